@@ -9,7 +9,7 @@ BENCH = ROOT / "bench"
 PROGRAMS = sorted(path for path in BENCH.glob("*.py") if '__name__ == "__main__"' in path.read_text())
 PROGRAMS = [path for path in PROGRAMS if not path.stem.endswith("_workload")]
 
-# What the programs share is imported once; each program is then imported by a child of its own, with bench/ alone on the
+# The modules that programs share are imported once. A child then imports each program, with bench/ alone on the
 # path, as Python itself does for a program.
 IMPORT_EACH = """
 import os, runpy, sys

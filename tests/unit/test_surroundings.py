@@ -1,5 +1,6 @@
 """The surroundings of launches: a plan's needs, URLs, names of folders, and required space."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from synthetic import make_interpreter, make_machine
 
 from headway.errors import UsageError
-from headway.lab.beside import environments, redis
+from headway.lab.beside import environments, redis, volumes
 from headway.lab.beside.environments import Libraries
 from headway.lab.beside.given import NOTHING, server_cpus
 from headway.lab.beside.volumes import Volume, Volumes, find_volumes
@@ -181,6 +182,34 @@ def test_a_folder_of_the_wrong_kind_is_refused(variable, value, words, monkeypat
     with pytest.raises(UsageError, match=f"{variable} is {value}.*({words})") as caught:
         find_volumes()
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/mnt/été/files", "ext4"),
+        ("/mnt/with space/files", "xfs"),
+        ("/mnt/back\\slash", "btrfs"),
+        (os.fsdecode(b"/mnt/latin-\xe9/x"), "vfat"),
+        ("/mnt/no-break\u00a0space", "nfs"),
+        ("/mnt/other", "overlay"),
+    ],
+)
+def test_a_volumes_type_is_that_of_its_mount_whatever_its_name(tmp_path, monkeypatch, folder, kind):
+    """Names of mounts may have letters beyond ASCII, escapes of the kernel, and bytes that are no UTF-8."""
+    mounts = {
+        "/": "overlay",
+        "/mnt/été": "ext4",
+        r"/mnt/with\040space": "xfs",
+        r"/mnt/back\134slash": "btrfs",
+        os.fsdecode(b"/mnt/latin-\xe9"): "vfat",
+        "/mnt/no-break\u00a0space": "nfs",
+    }
+    lines = [f"36 35 98:0 / {point} rw,noatime master:1 - {type_} /dev/x rw\n" for point, type_ in mounts.items()]
+    (tmp_path / "mountinfo").write_bytes(os.fsencode("".join(lines)))
+    monkeypatch.setattr(volumes, "_MOUNTS", tmp_path / "mountinfo")
+
+    assert volumes._type(Path(folder)) == kind
 
 
 def test_space_is_asked_for_with_a_margin(tmp_path):

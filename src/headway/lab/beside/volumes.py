@@ -23,6 +23,7 @@ __all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes
 
 NAMES = ("disk", "tmpfs", "second")
 
+_MOUNTS = "/proc/self/mountinfo"
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 _OWN = re.compile(r"headway-lab-(\d+)-(\d+)-(\d+)-")
 _MARGIN = 1.2
@@ -84,15 +85,20 @@ def _left_by_groups() -> Iterator[int]:
 def _type(folder: Path) -> str:
     """Return the type of the file system that holds `folder`: proc_pid_mountinfo(5)."""
     best, kind = "", ""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+    with open(_MOUNTS, encoding="utf-8", errors="surrogateescape", newline="\n") as mounts:
         for line in mounts:
-            fields = line.split()
-            point = fields[4].encode().decode("unicode_escape")
+            fields = line.split(" ")  # other white space may be part of a name
+            point = _unescaped(fields[4])
             inside = folder == Path(point) or Path(point) in folder.parents
             # If two mounts have the same point, the later one hides the earlier one.
             if inside and len(point) >= len(best):
                 best, kind = point, fields[fields.index("-") + 1]
     return kind
+
+
+def _unescaped(text: str) -> str:
+    """Return a path of mountinfo, in which a space, a tab, a line end and a backslash are octal escapes."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def _candidates(name: str) -> Iterator[Path]:
