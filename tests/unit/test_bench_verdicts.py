@@ -168,7 +168,12 @@ def hooks(p9999, longest):
     ("memory", "slow", "expected", "is_missed"),
     [
         (hooks(20_000, 90_000), hooks(30_000, 90_000), "met", False),
-        (hooks(60_000, 90_000), hooks(80_000, 90_000), "undecided", False),
+        (
+            hooks(60_000, 90_000),
+            hooks(80_000, 90_000),
+            "undecided: at p99.99 80.0 us at least, but in memory up to 60.0 us",
+            False,
+        ),
         (hooks(20_000, 90_000), hooks(80_000, 90_000), "MISSED: at p99.99", True),
         (hooks(20_000, 90_000), hooks(30_000, 600_000_000), "MISSED: a hook took 0.60 s", True),
     ],
@@ -179,6 +184,16 @@ def test_a_hook_that_waits_for_the_disk_is_a_miss(memory, slow, expected, is_mis
 
     assert said.startswith(expected)
     assert missed is is_missed
+
+
+def test_launches_on_both_sides_of_the_target_are_undecided():
+    """If launches are on both sides of the target, the verdict says so, and nothing of the trace in memory."""
+    launches = {
+        disk_hooks.MEMORY: [hooks(10_000, 90_000)],
+        disk_hooks.SLOW: [hooks(40_000, 90_000), hooks(80_000, 90_000)],
+    }
+
+    assert disk_hooks.verdict(launches, 0.5) == ("undecided: at p99.99 the launches have 40.0 to 80.0 us", False)
 
 
 # ---- crowd ----
