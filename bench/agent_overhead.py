@@ -12,10 +12,11 @@ import random
 import subprocess
 import sys
 
+from doubt import median_interval
+
 from headway.lab import discover, select, this_machine
 from headway.lab.design import Cell, Variant
 from headway.lab.launching.launch import run_launch
-from headway.lab.stats import launch_value
 
 TARGET = 0.02
 N = 200_000
@@ -60,15 +61,6 @@ def bare(executable: str) -> list[float]:
     done = subprocess.run([executable, "-s", "-c", script], capture_output=True, text=True, check=True, timeout=60)
     times_s: list[float] = json.loads(done.stdout)
     return times_s
-
-
-def median_interval(values: list[float]) -> tuple[float, float, float]:
-    """Return the median with its distribution-free 95 % interval (order statistics, sign test)."""
-    from scipy.stats import binom
-
-    ordered = sorted(values)
-    outside = int(binom.ppf(0.025, len(ordered), 0.5))
-    return launch_value(ordered), ordered[max(0, outside - 1)], ordered[min(len(ordered) - 1, len(ordered) - outside)]
 
 
 def measure(executable: str, pairs: int) -> tuple[float, float, float]:

@@ -36,7 +36,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent_overhead import median_interval
+from doubt import median_interval
 
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError

@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_overhead import median_interval
+from doubt import median_interval
 
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from agent_overhead import median_interval
+from doubt import median_interval
 
 from headway.agent import AGENT_PATH
 from headway.host.interpreters import Interpreter

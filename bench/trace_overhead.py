@@ -9,7 +9,7 @@ process. That work is printed beside it, as the share of one core that the tool'
 is one process for each block, in which recording is switched on and off: the median ratio of neighbours.
 
 The other tools are installed into the cache (uv) when they are first needed. The row of a tool that is not available,
-or fails, has the reason. "bare again" is a bare launch, too, so its losses are noise. Targets for headway: at most 3 %
+or fails, has the reason; if headway itself fails, its target is missed. "bare again" is a bare launch, too, so its losses are noise. Targets for headway: at most 3 %
 of requests/s on the echo server at full speed, at most 1 % on four CPU-bound threads, and nothing measurable on one
 thread.
 """
@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_overhead import median_interval
+from doubt import median_interval
 from trace_overhead_tools import BARE, TOOLS, Failed, Tool, last_line
 
 from headway.agent import AGENT_PATH
@@ -283,7 +283,7 @@ def rows(
     switched: list[tuple[float, float]],
     failures: dict[str, str],
 ) -> bool:
-    """Print the rows of one work on one interpreter; return whether headway misses its target."""
+    """Print the rows of one work on one interpreter; return whether headway misses its target, or fails."""
     work = WORKS[name]
     bare = done["bare"]
     low, middle, high = statistics.quantiles([launch.rate for launch in bare], n=4)
@@ -300,7 +300,8 @@ def rows(
         if tool == "bare":
             continue
         if tool in failures:
-            print(f"  {tool:<19}{failures[tool]}")
+            missed |= tool == "headway"
+            print(f"  {tool:<19}{failures[tool]}{'  MISSED' if tool == 'headway' else ''}")
             continue
         lost, least, most = change([one.rate / other.rate for one, other in zip(launches, bare, strict=True)])
         lost_cpu, _, _ = change([one.per_cpu_s / other.per_cpu_s for one, other in zip(launches, bare, strict=True)])

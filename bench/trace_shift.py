@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent_overhead import median_interval
+from doubt import median_interval
 from policy_corpus import LEAST_LAUNCHES, LOCK, Bench, LaunchError, Program, corpus, interpreter_of
 
 from headway.errors import HeadwayError

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from agent_overhead import median_interval
+from doubt import median_interval
 
 from headway.agent import AGENT_PATH
 from headway.lab import discover, select
