@@ -54,7 +54,7 @@ def same(number):
 
 
 def load(seconds):
-    """Have Dask run tasks for this time, in batches; return the tasks in a second, and the p99 of the batches."""
+    """Have Dask run tasks for this time, in batches; return the tasks in a second, and the longest batch."""
     took = []
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:
@@ -62,7 +62,7 @@ def load(seconds):
         CLIENT[0].gather(CLIENT[0].map(same, range(BATCH), pure=False))
         took.append(time.perf_counter() - since)
     rate = len(took) * BATCH / (time.perf_counter() - begun)
-    return {"requests_per_s": rate, "p99_s": sorted(took)[int(0.99 * len(took))]}
+    return {"requests_per_s": rate, "longest_s": max(took)}
 
 
 def dask(control, folder):

@@ -6,6 +6,7 @@ import advise_corpus
 import doubt
 import pytest
 import trace_overhead
+import watch_overhead
 
 # ---- doubt ----
 
@@ -75,3 +76,41 @@ def test_advice_that_fails_is_lost(capsys):
 def test_the_corpus_misses_its_target_beyond_doubt(found, failed, is_missed):
     """More losses than chance makes of 5 %, or a wrong verdict that sounded sure, miss the target."""
     assert advise_corpus.report(found, {f"f{number}": "no" for number in range(failed)}) is is_missed
+
+
+# ---- watch_overhead ----
+
+
+def pairs(rate, late=1.0, cores=0.01, count=3):
+    """Return the pairs of a launch in which watching changes the figures by these factors."""
+    off = {"rate": 1000.0, "late": 0.01}
+    on = {"rate": 1000.0 * rate, "late": 0.01 * late, "watcher_cores": cores}
+    return [{"off": off, "on": on, "off again": on}] * count
+
+
+def test_a_launch_counts_once_however_many_pairs_it_has():
+    """The interval is that of the launches: pairs of one process are not independent."""
+    launches = [pairs(one, count=40) for one in (0.90, 0.95, 1.0, 1.0, 1.05, 1.10)]
+
+    assert watch_overhead.ratio(launches, "on", "rate") == pytest.approx((1.0, 0.90, 1.10))
+
+
+@pytest.mark.parametrize(
+    ("service", "rate", "is_missed"),
+    [("waitress", 0.98, True), ("waitress", 0.995, False), ("echo", 0.98, False), ("echo", 0.96, True)],
+)
+def test_watching_misses_its_target_where_every_launch_does(capsys, service, rate, is_missed):
+    """A server may lose 1 % of its requests and the echo server 3 %; "off again" is never judged."""
+    launches = [pairs(rate)] * 6
+
+    assert watch_overhead.print_speed({service: {"off again": launches, "on": launches}}) is is_missed
+    assert ("MISSED" in capsys.readouterr().out) is is_missed
+
+
+@pytest.mark.parametrize(("more", "is_missed"), [(4000, False), (6000, True)])
+def test_memory_misses_its_target_where_every_launch_does(more, is_missed):
+    """The least of the watched launches must have 5 MB more than the most of the others."""
+    off = [{"kib": 30_000 + one, "watcher_kib": 0} for one in (0, 100)]
+    on = [{"kib": one["kib"] + more, "watcher_kib": 17_000} for one in off]
+
+    assert watch_overhead.print_memory({"waitress": {"off": off, "on": on}}) is is_missed
