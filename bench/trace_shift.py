@@ -2,7 +2,7 @@
 
     bench/trace_shift.py [--interpreter 3.13] [--launches 11] [--seconds 1.5] [--only 'convoy*'] [--side trace stock] [--keep FILE]
 
-Cells are convoys, and programs of the policies' corpus (`policy_corpus.py`), most of them servers. A convoy is an echo
+Cells are convoys, and programs of the policies' corpus (`policy_corpus.py`), nine of them servers. A convoy is an echo
 server with one connection beside 0 to 8 CPU-bound threads, in one process. It runs on one core with its client on
 another ("split") and where the system puts them ("free"), with three switch intervals. Each launch is a fresh process;
 the launches of a cell take turns in random order.
