@@ -30,9 +30,9 @@ PROCESS = "(process)"
 _RANKS = {"passed": 0, "skipped": 1}
 _WORST = 2
 
-WORSE = "only under tracing"
-SOMETIMES_WORSE = "sometimes, only under tracing"
-BETTER = "only without tracing"
+WORSE = "only with Headway"
+SOMETIMES_WORSE = "sometimes, only with Headway"
+BETTER = "only without Headway"
 FLAKY = "flaky in both ways"
 
 

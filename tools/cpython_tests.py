@@ -390,7 +390,7 @@ def table(reports: Sequence[Report]) -> str:
         unreached = [one for one in report.differences if all(outcome == ABSENT for outcome in one.traced)]
         if len(unreached) > 1:
             lines.append(
-                f"    {len(unreached)} cases were never reached under tracing, beginning with {unreached[0].case}"
+                f"    {len(unreached)} cases were never reached with Headway, beginning with {unreached[0].case}"
             )
         for one in report.differences:
             if len(unreached) > 1 and one in unreached:

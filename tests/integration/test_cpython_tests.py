@@ -168,7 +168,7 @@ def test_cases_that_fail_only_under_tracing_are_found(made_up):
     assert [len(one.plain) for one in found.values()] == [len(one.traced) for one in found.values()] == [3, 3]
     assert report.is_bad
     assert report.traced.trace_files == 1
-    assert "only under tracing: test_made_up.test_cases.Cases.test_wants_no_tracing" in cpython_tests.table([report])
+    assert "only with Headway: test_made_up.test_cases.Cases.test_wants_no_tracing" in cpython_tests.table([report])
 
 
 def test_each_policy_is_held_against_one_plain_run(made_up, tmp_path):
