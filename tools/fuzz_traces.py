@@ -180,9 +180,10 @@ def seeds(paths: list[Path]) -> list[bytes]:
 def trouble(path: Path) -> str:
     """Read a file; return a description of what is wrong with how that went, or ""."""
     begun_s = time.process_time()
+    found: list[str] = []
     try:
         trace = read(path)
-        found = violations(trace)
+        found += violations(trace)
         part, overview = read_part(path, lambda whole: ((whole.start_ns + whole.end_ns) // 2, 20), most=0)
         found += violations(part)
         if overview is not None and part.start_ns > part.end_ns:
@@ -190,7 +191,7 @@ def trouble(path: Path) -> str:
         for index in range(0, len(trace.stack_parent), 1 + len(trace.stack_parent) // 16):
             trace.stack(index)
     except TraceError:
-        found = []
+        pass  # the file is refused; violations of what was read before still count
     except MemoryError:
         return f"takes more than {MOST_BYTES // 2**20} MiB"
     except Exception:  # noqa: BLE001 - any other exception is a failure of the reader
