@@ -3,9 +3,9 @@
     .venv/bin/python bench/identity.py [--seconds 2] [--only 'waitress*'] [--json FILE]
 
 A prediction is the trace's own figure times the effect of a change in the replay. So it depends on how close the replay
-without a change is to the trace. Each program gives one trace, on a core of its own if there is a client. The programs
-are a convoy with 0 to 8 CPU-bound threads, ccbench's latency (UDP), and programs of the policies' corpus: servers
-(Flask under waitress, asyncio), Dask, queues, pools, calls of C, and sleepers. The judged role is the one with the most
+without a change is to the trace. Each program gives one trace. The programs are a convoy with 0 to 8 CPU-bound threads
+and ccbench's latency (UDP), both on one core with their client on another, and programs of the policies' corpus, which
+the system places: servers (Flask under waitress, asyncio), Dask, queues, pools, calls of C, and sleepers. The judged role is the one with the most
 turns among those without CPU-bound threads.
 
 Target: turns a second within 2 %, p50 within 5 %, p99 within 10 %, at the median over all traces. The program reports

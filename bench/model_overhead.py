@@ -21,7 +21,7 @@ OTHER_TASKS = 500
 
 
 def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interval, float]:
-    """Return the ratio of the model's figure to the bare call's over launches, and the bare call's seconds per task."""
+    """Return the ratio of the model's figure to the bare call's, and the bare call's seconds per task, over launches."""
     variant = Variant(
         series=model,
         workload="model_overhead_workload:Overhead",
@@ -32,7 +32,7 @@ def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interv
         paths=(str(Path(__file__).parent),),
     )
     cell = Cell("bench", variant, "free", interpreter.id, "bench")
-    pairs = []
+    pairs, bare_s = [], []
     for _ in range(launches):
         (launch,) = run_launch([cell], interpreter.executable, this_machine(), limit_s=60)
         if launch.status != "ok":
@@ -40,8 +40,8 @@ def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interv
         both = zip(launch.samples["through_s"], launch.samples["bare_s"], strict=True)
         # The two values of a sample are neighbours in time, so a busy moment hardly changes their ratio.
         pairs.append((launch_value([through / bare for through, bare in both]), 1.0))
-        bare_s = launch_value(launch.samples["bare_s"])
-    return paired_ratio_interval(pairs), bare_s
+        bare_s.append(launch_value(launch.samples["bare_s"]))
+    return paired_ratio_interval(pairs), launch_value(bare_s)
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ import types
 
 import advise_corpus
 import doubt
+import model_overhead
 import pytest
 import trace_overhead
 import watch_overhead
@@ -114,3 +115,22 @@ def test_memory_misses_its_target_where_every_launch_does(more, is_missed):
     on = [{"kib": one["kib"] + more, "watcher_kib": 17_000} for one in off]
 
     assert watch_overhead.print_memory({"waitress": {"off": off, "on": on}}) is is_missed
+
+
+# ---- model_overhead ----
+
+
+def test_the_bare_call_is_the_median_of_all_launches(monkeypatch):
+    """Each launch counts for the seconds of the bare call, not the last one alone."""
+    bare_s = iter([0.001, 0.002, 0.009])
+
+    def launched(*_, **__):
+        value = next(bare_s)
+        return [types.SimpleNamespace(status="ok", samples={"through_s": [2 * value], "bare_s": [value]})]
+
+    monkeypatch.setattr(model_overhead, "run_launch", launched)
+    interpreter = types.SimpleNamespace(id="3.13.0", executable="/usr/bin/python3")
+
+    ratio, told_s = model_overhead.measure(interpreter, "serial", 3)
+
+    assert (ratio.value, told_s) == pytest.approx((2.0, 0.002))
