@@ -17,12 +17,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headway.host.paths import libraries_folder
-from headway.lab.beside.environments import find_uv
 from headway.lab.stats import level_interval, paired_ratio_interval
 from headway.report.figures import level, ratio
 
-RIVAL = "pytest-async-benchmark==0.2.0"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from provision.locked_environment import kept, make_environment
+
+PACKAGES = (
+    *("pytest", "pytest-asyncio", "pytest-benchmark", "pytest-async-benchmark==0.2.0"),
+    *("numpy", "scipy", "rich"),
+)
 TOLERANCE = 0.05
 
 SUITE = """
@@ -96,31 +100,14 @@ async def test_rival(async_benchmark):
 def rival_python() -> str:
     """Return a Python with the other plugins and the packages of this one; it is made once and kept in the cache."""
     own = Path(sys.executable).parent.parent
-    name = f"bench-pytest-{hashlib.sha256(f'{RIVAL}|{sys.version}|{own}'.encode()).hexdigest()[:12]}"
-    folder = libraries_folder() / name
-    python = folder / "bin" / "python"
-    if not python.exists():
-        uv = [find_uv(), "--quiet", "--no-config"]
-        subprocess.run([*uv, "venv", "--python", sys.executable, str(folder)], check=True)
-        subprocess.run(
-            [
-                *uv,
-                "pip",
-                "install",
-                "--compile-bytecode",
-                "--python",
-                str(python),
-                "pytest",
-                "pytest-asyncio",
-                "pytest-benchmark",
-                RIVAL,
-                "numpy",
-                "scipy",
-                "rich",
-            ],
-            check=True,
-        )
-    return str(python)
+    name = f"bench-pytest-{hashlib.sha256(f'{PACKAGES}|{sys.version}|{own}'.encode()).hexdigest()[:12]}"
+
+    def fill(folder: Path) -> None:
+        pip = make_environment(sys.executable, folder)
+        python = str(folder / "bin" / "python")
+        subprocess.run([*pip, "install", "--compile-bytecode", "--python", python, *PACKAGES], check=True)
+
+    return str(kept(name, fill) / "bin" / "python")
 
 
 def launch(python: str) -> dict[str, float]:

@@ -3,11 +3,9 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,8 +13,10 @@ from pathlib import Path
 
 from headway.errors import HeadwayError
 from headway.host.interpreters import Interpreter
-from headway.host.paths import cache_folder
 from headway.lab.beside.environments import find_uv
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from provision.locked_environment import kept
 
 
 class Failed(Exception):  # noqa: N818  (a fact about a tool, and no error of the program)
@@ -193,21 +193,14 @@ BARE = Tool(writes=False)
 
 
 def installed(requirement: str, interpreter: Interpreter) -> Path:
-    """Return the folder of a tool for an interpreter; install the tool if it is not there."""
-    name = f"{interpreter.version}-{requirement.replace('==', '-')}"
-    folder = cache_folder() / "bench-tools" / name
-    if folder.is_dir():
-        return folder
-    print(f"installing {requirement} for {interpreter.name} into {folder}", file=sys.stderr)
-    folder.parent.mkdir(exist_ok=True)
-    made = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
+    """Return the folder of a tool for an interpreter; install the tool if it is not there. Raises OSError."""
+
+    def fill(folder: Path) -> None:
+        print(f"installing {requirement} for {interpreter.name} into the cache", file=sys.stderr)
         command = [find_uv(), "pip", "install", "--quiet", "--no-python-downloads", "--only-binary", ":all:"]
-        command += ["--python", interpreter.executable, "--target", str(made), requirement]
+        command += ["--python", interpreter.executable, "--target", str(folder), requirement]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
             raise OSError(last_line(done.stderr) or f"uv ended with exit code {done.returncode}")
-        made.rename(folder)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return folder
+
+    return kept(f"bench-tool-{interpreter.version}-{requirement.replace('==', '-')}", fill)

@@ -27,9 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from provision.locked_environment import kept
+
 from headway.errors import HeadwayError
 from headway.host.interpreters import Interpreter, discover, select
-from headway.host.paths import cache_folder
 from headway.lab.beside.environments import find_uv
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
@@ -81,25 +82,18 @@ def runtime(library: Path) -> str:
 
 def installed(uv: str, interpreter: Interpreter, library: str) -> Path | None:
     """Install a library for an interpreter, once; return its folder, or None after a message with the reason."""
-    folder = cache_folder() / "sanitized" / f"{interpreter.id}-{library}"
-    if folder.is_dir():
-        return folder
-    with tempfile.TemporaryDirectory(dir=_made(folder.parent)) as unfinished:
-        target = Path(unfinished) / "library"
-        command = [uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", interpreter.executable]
-        done = subprocess.run(
-            [*command, "--target", str(target), library], capture_output=True, text=True, check=False, timeout=LIMIT_S
+    command = [uv, "pip", "install", "--quiet", "--only-binary", ":all:", "--python", interpreter.executable]
+
+    def fill(folder: Path) -> None:
+        subprocess.run(
+            [*command, "--target", str(folder), library], capture_output=True, text=True, check=True, timeout=LIMIT_S
         )
-        if done.returncode != 0:
-            say(f"! {interpreter.id}: {library} cannot be installed: {' '.join(done.stderr.split())[:200]}")
-            return None
-        shutil.move(target, folder)
-    return folder
 
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    try:
+        return kept(f"sanitized-{interpreter.id}-{library}", fill)
+    except subprocess.CalledProcessError as error:
+        say(f"! {interpreter.id}: {library} cannot be installed: {' '.join(error.stderr.split())[:200]}")
+        return None
 
 
 class Runner:
