@@ -72,11 +72,17 @@ def time_within(spans):
 def in_turns(trace, oracle, thread, start_ns, end_ns):
     """Return a mask of the recorded waits that began while their threads took turns.
 
-    Assert that the trace has the time for which threads certainly waited, and none of that for which they held.
+    Assert that the trace has the time for which threads certainly waited, and none of that for which they held. Without a
+    GIL, a thread that never waits has no event, so the trace does not have it: on a busy machine a thread may have its core
+    only while it is alone.
     """
     index = {one.name: number for number, one in enumerate(trace.threads)}
-    turns = {index[name]: np.array(times, np.int64) for name, times in oracle.items() if times}
-    held = time_within(np.concatenate([one[:, 1:] for one in turns.values()]))
+    by_name = {name: np.array(times, np.int64) for name, times in oracle.items() if times}
+    held = time_within(np.concatenate([one[:, 1:] for one in by_name.values()]))
+    for name in by_name.keys() - index.keys():
+        begin_ns, acquired_ns, _ = by_name[name].T
+        assert (held(begin_ns, acquired_ns) <= BEFORE_A_WAIT_NS).all(), name
+    turns = {index[name]: times for name, times in by_name.items() if name in index}
     mask, waited_ns, told_ns, allowed_ns = np.zeros(len(thread), bool), 0, 0, 0
     for number, (begin_ns, acquired_ns, released_ns) in ((number, times.T) for number, times in turns.items()):
         mine = (thread == number) & (start_ns >= begin_ns[0]) & (start_ns < released_ns[-1])
