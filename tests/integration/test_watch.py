@@ -340,7 +340,7 @@ start, watching.start_watcher = watching.start_watcher, start_stopped
 watch = headway.watch("stalls")
 watch.stop()
 os.kill(watch.watcher, signal.SIGCONT)
-assert watch.finish()
+assert watch.finish(120)
 """
 
 

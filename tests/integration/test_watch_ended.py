@@ -19,14 +19,14 @@ import headway
 from headway.live.own_recorder import the_recorder
 
 first = headway.watch("first")
-assert first.finish()
+assert first.finish(120)
 second = headway.watch("second")
 assert second is not first
 first.stop()
-assert first.finish()
+assert first.finish(120)
 assert the_recorder().active
 assert headway.watch("third") is second
-assert second.finish()
+assert second.finish(120)
 assert not the_recorder().active
 """
 
@@ -35,18 +35,18 @@ import headway
 from headway.live.own_recorder import the_recorder
 
 first = headway.watch("first")
-assert first.finish()
+assert first.finish(120)
 with headway.trace() as traced:
     first.stop()
     assert the_recorder().active
     there = headway.watch("second")
     assert there is not first
     assert there.watcher == 0
-    assert there.finish()
+    assert there.finish(120)
     assert the_recorder().active
 second = headway.watch("second")
 assert second.watcher
-assert second.finish()
+assert second.finish(120)
 """
 
 TRACE_INSTEAD = """
@@ -75,17 +75,17 @@ if child == 0:
     fits = fits and mine.finish(0.0) and parents.finish(0.0) and the_recorder().active
     os._exit(0 if fits else 1)
 assert os.waitpid(child, 0)[1] == 0
-assert parents.finish()
+assert parents.finish(120)
 """
 
 FORKED_AFTER_THE_END = """
 import os, headway
 parents = headway.watch("parents")
-assert parents.finish()
+assert parents.finish(120)
 child = os.fork()
 if child == 0:
     mine = headway.watch("mine")
-    fits = mine.watcher != 0 and parents.finish(0.0) and mine.finish()
+    fits = mine.watcher != 0 and parents.finish(0.0) and mine.finish(120)
     os._exit(0 if fits else 1)
 assert os.waitpid(child, 0)[1] == 0
 """

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 from ports import free_port
+from real_programs import LIMIT_S
 from waiting import state_of, wait_for
 
 from headway.library import library_path
 from headway.live.watching import Watch
 
-LIMIT_S = 90
 COMMAND = [str(Path(sys.executable).with_name("headway")), "watch", "--quiet", "-o", "out", sys.executable, "-c"]
 RECORD = """
 import headway, os, time
 watch = headway.watch()
 watch.record()
-until = time.monotonic() + 30
+until = time.monotonic() + 120
 while time.monotonic() < until and not list(watch.folder.glob(f"*-{os.getpid()}.hwt")):
     time.sleep(0.05)
 print(os.path.basename(watch.folder), watch.watcher, len(list(watch.folder.glob(f"*-{os.getpid()}.hwt"))))
@@ -141,7 +141,7 @@ taken = threading.Event()
 threading.Thread(target=keep).start()
 taken.wait()
 asyncio.run(stall())
-watch.finish()
+watch.finish(120)
 """
 
 

@@ -1,6 +1,7 @@
 """A service that has Headway on its `sys.path` in an unusual way is watched as any other."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -24,7 +25,7 @@ async def main():
     await asyncio.sleep(0.01)
 
 asyncio.run(main())
-assert watch.finish()
+assert watch.finish(120)
 """
 
 
@@ -44,5 +45,5 @@ def test_a_service_finds_headway_where_its_watcher_does_not(tmp_path, way):
     )
 
     assert done.returncode == 0, done.stderr
-    assert "the event loop of MainThread stalled for 4" in done.stderr
+    assert re.search(r"the event loop of MainThread stalled for \d.*service.py:\d+ main", done.stderr), done.stderr
     assert "could not be explained" not in done.stderr
