@@ -361,12 +361,18 @@ def test_a_greenlet_that_computes(here, python, port, command):
 
 
 def test_the_end_of_a_program_is_no_stall_of_its_hub(here, python):
-    """The interpreter's exit is not in the hub. Under gevent, sleep(0) runs the hub once more."""
+    """The interpreter's exit is not in the hub. Under gevent, sleep(0) runs the hub once more.
+
+    On a busy machine, the hub may have waited for a core before.
+    """
     headway = str(Path(sys.executable).with_name("headway"))
     subprocess.run([headway, "watch", python, "ends.py"], check=True, timeout=LIMIT_S)
     found = subprocess.run([headway, "stalls", "stalls", "--json"], check=True, timeout=LIMIT_S, capture_output=True)
 
-    assert json.loads(found.stdout)["stalls"] == []
+    rows = json.loads(found.stdout)["stalls"]
+    assert not any(row["cut_off"] for row in rows), rows
+    functions = {part["place"]["function"] for row in rows for part in row["parts"] if part["place"]}
+    assert not any(function.endswith("__del__") for function in functions), rows
 
 
 def test_a_query_that_blocks(here, python):
