@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from real_programs import LIMIT_S
 from waiting import wait_for
 
 from headway.library import library_path
 
-LIMIT_S = 90
 SET_SUBREAPER = 36
 UNSHARE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 COMMAND = [str(Path(sys.executable).with_name("headway")), "watch", "--quiet", "-c"]
@@ -30,7 +30,9 @@ print(os.getpid() == 1, ended)
 {stop}
 """
 FROM_OUTSIDE = WAIT.format(watch="", stop="")
-FROM_INSIDE = WAIT.format(watch="import headway; it = headway.watch('stalls', quiet=True)", stop="print(it.finish())")
+FROM_INSIDE = WAIT.format(
+    watch="import headway; it = headway.watch('stalls', quiet=True)", stop="print(it.finish(120))"
+)
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def between():
     return found
 
 for turn in range(3):
-    assert headway.watch("stalls", quiet=True).finish()
+    assert headway.watch("stalls", quiet=True).finish(120)
     until = time.monotonic() + 60
     while set(between().values()) != {"Z"} and time.monotonic() < until:
         time.sleep(0.01)
@@ -118,7 +120,7 @@ def with_patience(command, *more):
     return start(command[:code] + [patient] + command[code + 3 :], *more)
 
 start, watching.start_detached = watching.start_detached, with_patience
-print(headway.watch("stalls").watcher)
+print(headway.watch("stalls").watcher, flush=True)
 """
 
 
@@ -145,11 +147,17 @@ def test_a_program_without_room_for_the_watcher_runs(env, tmp_path):
 
 def test_the_end_of_stderr_is_the_program_s_end(env):
     """A watcher that stays for processes to come no longer holds the program's stderr, to whose end a reader reads."""
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS], capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env
+    program = subprocess.Popen(
+        [sys.executable, "-c", ENDS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     )
+    watcher = int(program.stdout.readline())
+    try:
+        with program:
+            program.communicate(timeout=LIMIT_S)
+    finally:
+        os.kill(watcher, signal.SIGKILL)
 
-    os.kill(int(done.stdout), signal.SIGKILL)
+    assert program.returncode == 0
 
 
 DAEMON = """
