@@ -36,8 +36,6 @@ def echo(name, cpu, file):
     params = {"cpu": cpu, "connections": 1, "duration_s": 1.0, "warmup_s": 0.0, "min_requests": 20}
     job = {"params": params, "library": str(library_path()), "seed": 1, "party_cpus": [cores[:1], cores[-1:]]}
     with collecting(file) as door:
-        env = environment(door.environment())
-        env["PYTHONPATH"] += os.pathsep + str(AGENT_PATH)
         done = subprocess.run(
             [found.executable, PROGRAM, json.dumps(job)],
             env=environment(door.environment()),
