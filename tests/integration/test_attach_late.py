@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from real_programs import LIMIT_S
 
 from headway.host.interpreters import discover, select
 
@@ -18,17 +19,19 @@ pytestmark = [
 ]
 
 JOINING = """
-import threading, time
+import os, threading
 done = threading.Lock()
 done.acquire()
-threading.Timer(2.5, done.release).start()
+threading.Thread(target=lambda: (os.read(0, 1), done.release())).start()
 print("ready", flush=True)
 done.acquire()
 """
 LOOPING = """
-import time
+import os, threading, time
+told = threading.Event()
+threading.Thread(target=lambda: (os.read(0, 1), told.set())).start()
 print("ready", flush=True)
-for _ in range(150):
+while not told.is_set():
     time.sleep(0.01)
 """
 
@@ -58,17 +61,37 @@ while True:
 """
 
 
-def beside(code, *command):
-    """Run a command of Headway, whose last argument is the process id of the code, and return what it did."""
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+def beside(code, ends_at, *command):
+    """Run a command of Headway, whose last argument is the process id of the code, and return what it did.
+
+    The code ends once the command's stderr has a line with `ends_at`.
+    """
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with contextlib.ExitStack() as ending:
+        child = ending.enter_context(
+            subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        ending.callback(child.kill)
         assert child.stdout.readline() == "ready\n"
         arguments = [sys.executable, "-m", "headway", *map(str, command), str(child.pid)]
-        return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+        attached = ending.enter_context(subprocess.Popen(arguments, text=True, **pipes))  # type: ignore[call-overload]
+        ending.callback(attached.kill)
+        said = ""
+        while ends_at not in said:
+            line = attached.stderr.readline()
+            assert line, said
+            said += line
+        child.communicate("\n", timeout=LIMIT_S)
+        output, said = attached.stdout.read(), said + attached.stderr.read()
+        code = attached.wait(LIMIT_S)
+    return subprocess.CompletedProcess(arguments, code, output, said)
 
 
 def test_a_recording_that_began_at_the_end_of_the_process_is_told(tmp_path):
     """A main thread that runs no Python until the process ends leaves a short trace, with a warning that says why."""
-    done = beside(JOINING, "attach", "--duration", 2, "-o", tmp_path / "late.hwt")
+    done = beside(
+        JOINING, "waiting up to", "attach", "--patience", LIMIT_S, "--duration", 2, "-o", tmp_path / "late.hwt"
+    )
 
     assert done.returncode == 0, done.stderr
     (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
@@ -78,7 +101,9 @@ def test_a_recording_that_began_at_the_end_of_the_process_is_told(tmp_path):
 
 def test_a_process_that_ends_early_is_told(tmp_path):
     """The warning says how much of the time asked was recorded."""
-    done = beside(LOOPING, "attach", "--duration", 20, "--no-summary", "-o", tmp_path / "early.hwt")
+    done = beside(
+        LOOPING, "recording process", "attach", "--duration", 20, "--no-summary", "-o", tmp_path / "early.hwt"
+    )
 
     (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
     assert " of the 20 s asked: process " in warning
@@ -87,7 +112,7 @@ def test_a_process_that_ends_early_is_told(tmp_path):
 
 def test_top_tells_that_it_came_too_late():
     """A table that was never shown is a warning."""
-    done = beside(JOINING, "top", "--plain", "--count", 1)
+    done = beside(JOINING, "waiting up to", "top", "--patience", LIMIT_S, "--plain", "--count", 1)
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "warning: nothing was counted: process " in done.stderr
@@ -150,7 +175,7 @@ def test_a_process_that_becomes_another_program_ends_it(words, begun, what, tmp_
         child.stdin.write("1")
         child.stdin.flush()
         assert child.stdout.readline() == "again\n"
-        said = attached.communicate(timeout=60)[1].splitlines()
+        said = attached.communicate(timeout=LIMIT_S)[1].splitlines()
         assert child.poll() is None
 
     assert attached.returncode == 0
@@ -177,7 +202,7 @@ def test_a_deadlock_of_long_ago_is_found_by_attach(tmp_path, name):
             tmp_path / "x.hwt",
             str(child.pid),
         ]
-        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=LIMIT_S)
         child.kill()
     told = " ".join(done.stderr.split())
 
