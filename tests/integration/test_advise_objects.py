@@ -2,6 +2,7 @@
 
 import pytest
 from advised_app import CORES, interpreter, made
+from real_programs import LIMIT_S
 
 from headway.advice.examined import examine, refuse
 from headway.advice.observing import observed
@@ -38,7 +39,7 @@ other = Shelf().look
 def test_a_change_inside_an_object_is_a_side_effect(tmp_path, monkeypatch, name, words):
     """An object that a name of the module holds, the class, or the object of a bound method: in processes it is lost."""
     (made(tmp_path, monkeypatch) / "shelves.py").write_text(OBJECTS)
-    found = examine(parse_target(f"shelves:{name}"), interpreter("3.13"), CORES, limit_s=30.0).function.effects
+    found = examine(parse_target(f"shelves:{name}"), interpreter("3.13"), CORES, limit_s=LIMIT_S).function.effects
 
     assert found == (() if words is None else (("globals", words),))
 
@@ -64,7 +65,7 @@ def test_the_object_of_a_method_goes_with_each_call(tmp_path, monkeypatch):
         "at = Table().at\ndef f(n): return n\nasync def g(n): return n\n"
     )
     bound, plain, coroutine = (
-        examine(with_json(parse_target(f"big:{name}"), "[3]"), interpreter("3.13"), CORES, limit_s=30.0).function
+        examine(with_json(parse_target(f"big:{name}"), "[3]"), interpreter("3.13"), CORES, limit_s=LIMIT_S).function
         for name in ("at", "f", "g")
     )
 
@@ -84,7 +85,10 @@ def test_a_change_of_a_methods_own_object_is_a_side_effect_with_and_without_a_pi
     )
     plain, unpicklable = (
         examine(
-            with_inputs(parse_target(f"tills:{name}.pay"), f"tills:{inputs}"), interpreter("3.13"), CORES, limit_s=30.0
+            with_inputs(parse_target(f"tills:{name}.pay"), f"tills:{inputs}"),
+            interpreter("3.13"),
+            CORES,
+            limit_s=LIMIT_S,
         )
         for name, inputs in (("Till", "tills"), ("Locked", "locked"))
     )
@@ -102,7 +106,7 @@ def test_the_input_at_which_a_function_raises_is_told_and_only_an_exception_is_r
         "def leaves(n): subprocess.Popen(['sleep', '9'], start_new_session=True)\n"
     )
     half, leaves = (
-        refuse(examine(target, interpreter("3.13"), CORES, limit_s=30.0), target)
+        refuse(examine(target, interpreter("3.13"), CORES, limit_s=LIMIT_S), target)
         for target in (with_inputs(parse_target(f"some:{name}"), "some:numbers") for name in ("half", "leaves"))
     )
 

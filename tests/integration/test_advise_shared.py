@@ -2,6 +2,7 @@
 
 import pytest
 from advised_app import CORES, FOUND, interpreter, made
+from real_programs import LIMIT_S
 
 from headway.advice.examined import examine
 from headway.advice.target import parse_target, with_inputs
@@ -77,7 +78,7 @@ def function(tmp_path, monkeypatch):
 
     def of(name, on="3.13", inputs=""):
         target = parse_target(f"shared:{name}")
-        seen = examine(with_inputs(target, inputs) if inputs else target, interpreter(on), CORES, limit_s=30.0)
+        seen = examine(with_inputs(target, inputs) if inputs else target, interpreter(on), CORES, limit_s=LIMIT_S)
         assert seen.error == ""
         return seen.function
 

@@ -1,13 +1,14 @@
 """Real launches on real interpreters: every workload through every model, and every way to fail."""
 
 import os
-import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from real_programs import LIMIT_S
 from synthetic import make_cell
+from waiting import wait_for
 
 from headway.host.interpreters import discover, select
 from headway.host.keeper import Keeper
@@ -34,7 +35,7 @@ def changed(cell, **changes):
     return replace(cell, variant=replace(cell.variant, **changes))
 
 
-def launch(cell, interpreter=None, limit_s=20.0, **options):
+def launch(cell, interpreter=None, limit_s=LIMIT_S, **options):
     executable = (interpreter or FOUND[-1]).executable
     (found,) = run_launch([cell], executable, this_machine(), limit_s=limit_s, **options)
     return found
@@ -50,7 +51,7 @@ def test_cells_that_take_turns_share_a_process(tmp_path):
         for name in "abc"
     ]
 
-    done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=20)
+    done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=LIMIT_S)
 
     assert [one.status for one in done] == ["ok"] * 3
     samples = [line for line in Path(log).read_text(encoding="utf-8").split() if line.endswith("timed")]
@@ -59,7 +60,7 @@ def test_cells_that_take_turns_share_a_process(tmp_path):
     assert len({one.facts["shared"] for one in done}) == 1
     assert {one.facts["turns"] for one in done} == {3}
     assert all(one.facts["timed_s"] >= 0 and one.samples["interpreter_start_s"] for one in done)
-    assert sum(one.wall_s for one in done) < 20
+    assert sum(one.wall_s for one in done) < LIMIT_S
 
 
 def test_switch_intervals_take_turns_too():
@@ -72,7 +73,7 @@ def test_switch_intervals_take_turns_too():
         for params in [{"switch_interval_s": interval_s}]
     ]
 
-    done = run_launch(cells, BY_NAME["3.13"].executable, this_machine(), limit_s=20)
+    done = run_launch(cells, BY_NAME["3.13"].executable, this_machine(), limit_s=LIMIT_S)
 
     assert [one.samples["interval_s"] for one in done] == [[pytest.approx(one)] * 2 for one in (0.001, 0.005, 0.0001)]
 
@@ -81,7 +82,7 @@ def test_what_breaks_one_turn_fails_all():
     """A failure in one turn fails all cells of the process, because none of them is a measurement then."""
     cells = [faulty("Good", samples=1), faulty("Raises", samples=1)]
 
-    done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=20)
+    done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=LIMIT_S)
 
     assert [one.status for one in done] == ["failed"] * 2
     assert len({one.reason for one in done}) == 1
@@ -168,6 +169,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter, request):
     assert all(skipped.reason for skipped in plan.skipped)
 
 
+@pytest.mark.times
 def test_a_launch_tells_its_course():
     """Each sample is a phase; one counting thread keeps a core busy in it, as far as the core's other threads let it."""
     machine = this_machine()
@@ -258,11 +260,11 @@ def test_a_traceback_is_kept():
 
 def test_a_launch_that_hangs_is_killed_and_says_where():
     """A launch past its limit is killed, and its result has the stacks from shortly before."""
-    done = launch(faulty("Hangs"), limit_s=2.0)
+    done = launch(faulty("Hangs"), limit_s=10)
 
-    assert (done.status, done.reason) == ("failed", "killed after its limit of 2 s")
+    assert (done.status, done.reason) == ("failed", "killed after its limit of 10 s")
     assert "in sample" in done.stderr
-    assert done.wall_s < 10
+    assert done.wall_s < LIMIT_S
 
 
 def test_a_process_that_cannot_be_started_is_a_failed_launch():
@@ -275,12 +277,11 @@ def test_a_process_that_cannot_be_started_is_a_failed_launch():
 
 
 def test_a_pool_of_interpreters_that_cannot_start_fails_at_once():
-    """A launch whose sub-interpreter cannot be made says so long before its limit."""
+    """A launch whose sub-interpreter cannot be made says so, and does not hang until its limit."""
     cell = make_cell("x", "sub", "i", workload="faulty_workloads:NoInterpreters", model="interpreters", paths=(HERE,))
-    done = launch(cell, BY_NAME["3.13t"], limit_s=30)
+    done = launch(cell, BY_NAME["3.13t"], limit_s=LIMIT_S)
 
     assert (done.status, "on purpose" in done.reason) == ("failed", True), done.stderr
-    assert done.wall_s < 20
 
 
 def alive(pid):
@@ -297,9 +298,7 @@ def test_nothing_of_a_launch_stays_behind():
     done = launch(faulty("Talks"))
 
     assert done.status == "ok"
-    deadline_s = time.monotonic() + 10
-    while alive(int(done.stderr.split()[1])):
-        assert time.monotonic() < deadline_s
+    wait_for(lambda: not alive(int(done.stderr.split()[1])))
 
 
 def test_python_variables_of_the_user_do_not_reach_the_launch(monkeypatch):

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from real_programs import unobserved
+from real_programs import LIMIT_S, unobserved
 
 from headway.agent import AGENT_PATH
 from headway.cli import top_view
@@ -69,7 +69,7 @@ assert recorder.active and recorded() == os.getpid()
 """
 
 
-def sampled(monitor, is_wanted, limit_s=30.0):
+def sampled(monitor, is_wanted, limit_s=LIMIT_S):
     """Return the first sample of the only process that is wanted."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
@@ -138,7 +138,7 @@ def test_a_forked_child_without_a_gil():
     pid_at = HEADER_DTYPE.fields["pid"][1]
     done = subprocess.run(
         [FREE.executable, "-c", FORKED, str(AGENT_PATH), str(pid_at)],
-        env=unobserved() | {"HEADWAY_NATIVE": str(library_path())}, capture_output=True, text=True, timeout=60, check=False,
+        env=unobserved() | {"HEADWAY_NATIVE": str(library_path())}, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -183,7 +183,7 @@ def test_the_threads_of_a_forked_child_have_their_names(tmp_path):
     script.write_text(NAMED)
     with collecting(path) as door:
         env = environment(door.environment(), base=unobserved())
-        subprocess.run([FREE.executable, str(script)], env=env, timeout=60, check=True)
+        subprocess.run([FREE.executable, str(script)], env=env, timeout=LIMIT_S, check=True)
     _, child = read_family(path)
     assert {one.name for one in child.threads} == {"chief", "worker 0", "worker 1"}
 
@@ -224,7 +224,7 @@ def test_a_gil_that_was_on_for_a_moment_is_not_held_in_a_later_recording(tmp_pat
     build(tmp_path, "oldfashioned", EXTENSION)
     done = subprocess.run(
         [FREE.executable, "-W", "ignore", "-c", SECOND_RECORDING, str(AGENT_PATH), str(tmp_path)],
-        env=unobserved() | {"HEADWAY_NATIVE": str(library_path())}, capture_output=True, text=True, timeout=60, check=False,
+        env=unobserved() | {"HEADWAY_NATIVE": str(library_path())}, capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from real_programs import LIMIT_S
 
 import headway
 from headway.errors import RecordingError
@@ -74,7 +75,7 @@ print(len(os.listdir(inner.path.parent)))
 def test_a_forked_child_leaves_its_parents_recording(tmp_path, name):
     """A child that leaves the `with`, or ends after it, neither writes nor removes a file of its parent."""
     words = [sys.executable, "-c", FORKED, *([] if name is None else [str(tmp_path / name)])]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
     told, left = done.stdout.splitlines()
     assert "forked child" in told
@@ -94,18 +95,20 @@ def test_a_recording_that_has_not_begun_says_so(tmp_path, path):
 
 def test_a_recording_of_ones_own(tmp_path):
     """`headway.trace()` records into a named or unnamed file, readable at any time; an inner call joins the outer one."""
-    own = subprocess.run([sys.executable, "-c", IN_PROCESS], capture_output=True, text=True, timeout=60, check=False)
+    own = subprocess.run(
+        [sys.executable, "-c", IN_PROCESS], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     assert own.returncode == 0, own.stderr
     file = tmp_path / "own.hwt"
     command = [sys.executable, "-c", IN_PROCESS, str(file)]
-    named = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    named = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (named.returncode, named.stdout) == (0, "True own.hwt\n"), named.stderr
     assert file.stat().st_mode & 0o777 == 0o600
 
     with collecting(tmp_path / "app.hwt") as door:
         joined = subprocess.run(
             [sys.executable, "-c", IN_PROCESS],
-            env=environment(door.environment()), capture_output=True, text=True, timeout=60, check=False,
+            env=environment(door.environment()), capture_output=True, text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
 
     assert (joined.returncode, joined.stdout) == (0, "True app.hwt\n"), joined.stderr
@@ -114,7 +117,7 @@ def test_a_recording_of_ones_own(tmp_path):
 def ran(program, *words, env=None):
     """Run a program; return its result."""
     done = subprocess.run(
-        [sys.executable, "-c", program, *words], env=env, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, *words], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -271,7 +274,7 @@ def test_under_a_watcher_nothing_is_recorded_and_a_line_says_so(tmp_path):
         "-c",
     ]
     done = subprocess.run(
-        [*command, WATCHED, "own.hwt"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        [*command, WATCHED, "own.hwt"], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
     watched = "`headway watch` records this process, and keeps its events"
     assert done.stdout.splitlines() == [f"{watched} False"] * 2
@@ -296,7 +299,7 @@ def test_a_thread_that_never_released_the_gil_is_not_blamed_on_headway(tmp_path)
     """A thread alone may release the GIL only in Headway's own code at the end: the line of the `with` is named."""
     file = tmp_path / "alone.py"
     file.write_text(ALONE)
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert done.stdout == f"True {{({str(file)!r}, 7)}}\n"
 
 
