@@ -18,8 +18,8 @@ def ask():
 threading.Thread(target=compute, name="burner", daemon=True).start()
 for number in range(2):
     threading.Thread(target=ask, name=f"sleeper-{number}", daemon=True).start()
-print("ready", *sys.argv[1:], flush=True)
 try:
+    print("ready", *sys.argv[1:], flush=True)
     while True:
         time.sleep(0.01)
 except KeyboardInterrupt:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from real_programs import LIMIT_S
 from waiting import wait_for
 
 from headway.cli.top_app import TopApp
@@ -24,7 +25,6 @@ from headway.live.watch import Monitor, Watch
 
 pytestmark = pytest.mark.slow
 
-LIMIT_S = 30.0
 WORKLOAD = str(Path(__file__).parent / "live_workload.py")
 NEWEST = next((one for one in discover()[0] if one.name == "3.14"), None)
 
@@ -35,7 +35,7 @@ def top(*arguments):
 
 def run_top(*arguments, pass_fds=(), **more):
     how = {"env": {**os.environ, **more}, "pass_fds": pass_fds}
-    return subprocess.run(top(*arguments), capture_output=True, text=True, check=False, timeout=60, **how)
+    return subprocess.run(top(*arguments), capture_output=True, text=True, check=False, timeout=LIMIT_S, **how)
 
 
 @pytest.fixture
@@ -146,13 +146,13 @@ def test_the_last_top_ends_the_counting(number):
                 tops.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
                 json.loads(tops[-1].stdout.readline())
             tops[0].send_signal(number)
-            tops[0].communicate(timeout=30)
+            tops[0].communicate(timeout=LIMIT_S)
 
             assert watch.is_recorded(child.pid)
             tops[1].stdout.readline()  # lines that it had printed meanwhile
             assert json.loads(tops[1].stdout.readline())["processes"][0]["pid"] == child.pid
             tops[1].send_signal(signal.SIGINT)
-            _, said = tops[1].communicate(timeout=30)
+            _, said = tops[1].communicate(timeout=LIMIT_S)
         finally:
             for one in tops:
                 one.kill()
@@ -164,7 +164,7 @@ def test_the_last_top_ends_the_counting(number):
 
 def test_top_starts_a_program_and_ends_it(tmp_path):
     """`top -- script` passes the program's output on to stderr, and ends the program as Ctrl-C would."""
-    done = run_top("--json", "--count", 1, "--interval", 0.3, "--", WORKLOAD, "a word")
+    done = run_top("--json", "--count", 1, "--interval", 2, "--", WORKLOAD, "a word")
 
     assert done.returncode == 0, done.stderr
     (line,) = map(json.loads, done.stdout.splitlines())
@@ -180,6 +180,7 @@ def test_ctrl_c_reaches_the_program(tmp_path, number, code):
         top("--interval", 0.2, "--output", output, "--", WORKLOAD), stdout=subprocess.PIPE, text=True
     ) as watching:
         watching.stdout.readline()
+        wait_for(lambda: "ready" in output.read_text())
         watching.send_signal(number)
         watching.stdout.read()
 
@@ -243,7 +244,7 @@ def test_on_a_terminal_the_picture_is_painted_over(no_color, bold):
     """Plain text on a terminal is painted over the previous one, without colours if NO_COLOR is set."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(
-        top("--plain", "--count", 2, "--interval", 0.2, "--", WORKLOAD),
+        top("--plain", "--count", 2, "--interval", 1, "--", WORKLOAD),
         stdout=terminal,
         stderr=subprocess.DEVNULL,
         stdin=terminal,
@@ -273,7 +274,7 @@ def test_the_app_shows_sorts_and_pauses():
             table = app.query_one("#threads")
 
             async def until(condition):
-                deadline = time.monotonic() + 30
+                deadline = time.monotonic() + LIMIT_S
                 while not condition():
                     assert time.monotonic() < deadline
                     await pilot.pause(0.01)
@@ -315,7 +316,7 @@ def test_a_program_that_will_not_end_is_killed(monkeypatch):
 def run_script(text):
     """Run Python code in its own process, so that counting does not go on in this one; return its JSON."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -495,5 +496,5 @@ def test_a_program_is_read_from_the_standard_input(tmp_path, command):
     """`-` runs the program that comes from stdin, with its arguments."""
     words = [sys.executable, "-m", "headway", *command, "-", "--fast"]
     code = "import sys; print(sys.argv)"
-    done = subprocess.run(words, input=code, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(words, input=code, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert done.stdout == "['-', '--fast']\n"
