@@ -24,7 +24,7 @@ SECONDS = "1"
 # The time between two wake-ups of a thread. Thousands of threads that wait for the GIL, 5 ms at a time, keep two cores
 # from everything else, without Headway too, for a moment or for seconds. The time after that is compared.
 PAUSE_S = "300"
-# A bare run takes 2 s on two quiet cores. With Headway it may take many times the time of the bare run just before it.
+# A bare run takes 2 s on two quiet cores. With Headway it may take many times the time of the bare run.
 LIMIT_S = 120
 TIMES_BARE = 5
 LEAST_LIMIT_S = 60
@@ -63,14 +63,22 @@ def crowd(*before, limit_s=LIMIT_S):
     return found, errors, max(LEAST_LIMIT_S, TIMES_BARE * (time.monotonic() - begun_s))
 
 
-def test_a_traced_program_with_thousands_of_threads_goes_on(tmp_path):
+@pytest.fixture(scope="module")
+def bare():
+    """Return the rounds of the program without Headway, and a limit for a run with it."""
+    found, _, limit_s = crowd()
+    return found["rounds"], limit_s
+
+
+@pytest.mark.times
+def test_a_traced_program_with_thousands_of_threads_goes_on(bare, tmp_path):
     """A traced program does at least a third of its bare work, and one line tells what was not recorded."""
-    bare, _, limit_s = crowd()
+    rounds, limit_s = bare
     trace = tmp_path / "crowd.hwt"
 
     traced, said, _ = crowd(HEADWAY, "trace", "--no-summary", "-o", trace, "--", limit_s=limit_s)
 
-    assert traced["rounds"] >= LEAST_OF_BARE * bare["rounds"]
+    assert traced["rounds"] >= LEAST_OF_BARE * rounds
     wait_until_finished(trace)
     recorded = len(read(trace).threads)
     told = [line for line in said.splitlines() if line.startswith("headway: ")]
@@ -78,13 +86,14 @@ def test_a_traced_program_with_thousands_of_threads_goes_on(tmp_path):
     assert recorded > MANY or len(told) == 1, (recorded, said)
 
 
-def test_a_scheduled_program_with_thousands_of_threads_goes_on():
+@pytest.mark.times
+def test_a_scheduled_program_with_thousands_of_threads_goes_on(bare):
     """A scheduled program does at least a third of its bare work."""
-    bare, _, limit_s = crowd()
+    rounds, limit_s = bare
 
     scheduled, _, _ = crowd(HEADWAY, "run", "--policy", "fair", "--", limit_s=limit_s)
 
-    assert scheduled["rounds"] >= LEAST_OF_BARE * bare["rounds"]
+    assert scheduled["rounds"] >= LEAST_OF_BARE * rounds
 
 
 def test_the_bench_tells_each_way_beside_bare(tmp_path):

@@ -330,6 +330,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.times
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("kind", ["traced", "scheduled"])
 @pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.14"]], ids=lambda one: one.id)
@@ -350,6 +351,7 @@ def test_130_interpreters(interpreter, kind, tmp_path):
     assert float(out) < 3 * float(bare) + 0.5
 
 
+@pytest.mark.times
 def test_more_interpreters_than_there_is_room_for(tmp_path):
     """Interpreters above the limit run as without us, and one line says so."""
     command = [BY_NAME["3.13"].executable, "-c", INTERPRETERS, "260"]

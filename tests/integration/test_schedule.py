@@ -107,6 +107,7 @@ print(json.dumps(answers))
 """
 
 
+@pytest.mark.times
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_who_wants_little_is_prompt(interpreter):
