@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from attached import Attached
+from real_programs import LIMIT_S
 from waiting import state_of, wait_for
 
 from headway.errors import RecordingError
@@ -35,7 +36,6 @@ BY_NAME = {interpreter.name: interpreter for interpreter in reversed(chosen(disc
 NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]
 ASKED = ["3.14", "3.15"]
 NOBODY = 65534
-LIMIT_S = 60.0
 
 pytestmark = pytest.mark.slow
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which only root can")
@@ -197,7 +197,7 @@ def test_a_killed_attach_ends_the_recording(tmp_path, name):
         assert counted or name == "3.13t"
         command.kill()
         command.communicate()
-        wait_for(lambda: program.look() == [0, "", False], limit_s=30)
+        wait_for(lambda: program.look() == [0, "", False])
         done = run("attach", program.pid, "-o", tmp_path / "two.hwt", "--duration", "0.2", "--no-summary")
         assert done.returncode == 0, done.stderr
         assert program.finish() == ""
@@ -213,7 +213,7 @@ def test_a_killed_attach_ends_the_policy(name):
         assert program.look() == [0, "fair", True]
         command.kill()
         command.communicate()
-        wait_for(lambda: program.look() == [0, "", False], limit_s=30)
+        wait_for(lambda: program.look() == [0, "", False])
         done = run("attach", program.pid, "--policy", "bfs", "--duration", "0.2")
         assert (done.returncode, "in place of" in done.stderr) == (0, False)
         assert program.finish() == ""
@@ -230,7 +230,7 @@ def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
         assert program.look()[0] == 1
         assert held.ended is Ended.LIVE
         held.let_go()
-        wait_for(lambda: held.ended is Ended.EXPIRED, limit_s=30)
+        wait_for(lambda: held.ended is Ended.EXPIRED)
         assert program.look() == [0, "", False]
         assert detach(look_at(program.pid)) == ""
 
@@ -250,7 +250,7 @@ def test_a_process_stopped_when_it_is_to_be_told(tmp_path, name):
         assert f"process {program.pid} is stopped" in errors
         assert "ends by itself" in errors
         program.process.send_signal(signal.SIGCONT)
-        wait_for(lambda: program.look() == [0, "", False], limit_s=30)
+        wait_for(lambda: program.look() == [0, "", False])
         assert program.finish() == ""
 
 
@@ -584,7 +584,7 @@ def test_no_signal_is_lost_beside_a_request(name):
             asking.start()
             for _ in range(300):
                 os.kill(process.pid, signal.SIGUSR1)
-                assert select.select([process.stdout], [], [], 10)[0]  # type: ignore[type-var]
+                assert select.select([process.stdout], [], [], LIMIT_S)[0]  # type: ignore[type-var]
                 assert os.read(process.stdout.fileno(), 1) == b"."
             over.set()
             asking.join()

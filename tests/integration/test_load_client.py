@@ -252,7 +252,7 @@ def test_the_client_dies_with_its_parent(echo):
         parent.kill()
     try:
         # Readable as soon as the process has ended.
-        assert select.select([watched], [], [], 20) == ([watched], [], [])
+        assert select.select([watched], [], [], LIMIT_S) == ([watched], [], [])
     finally:
         os.close(watched)
 

@@ -5,12 +5,13 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
 import pytest
 from advised_app import CORES, interpreter
+from real_programs import LIMIT_S
+from waiting import wait_for
 
 from headway.advice.examined import examine, refuse
 from headway.advice.observing import observed
@@ -104,10 +105,10 @@ pathlib.Path("serving").touch()
 while True: time.sleep(0.1)
 """
 OBSERVES = """
-import sys
+import functools, sys
 from headway.advice.observing import observed
 from headway.advice.target import parse_target
-with observed(parse_target("app:count"), sys.executable + " serves.py", "", print):
+with observed(parse_target("app:count"), sys.executable + " serves.py", "", functools.partial(print, flush=True)):
     print("taken")
 """
 
@@ -120,14 +121,14 @@ def test_ctrl_c_ends_the_command_as_without_us(app, patient):
         [sys.executable, "-c", OBSERVES], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        while not (app / "serving").exists() and observer.poll() is None:
-            time.sleep(0.02)
+        wait_for(lambda: (app / "serving").exists() or observer.poll() is not None)
         os.killpg(observer.pid, signal.SIGINT)
         if not patient:
-            time.sleep(1)
+            while "Ctrl-C again kills it" not in (line := observer.stdout.readline()):
+                assert line
             assert observer.poll() is None
             os.kill(observer.pid, signal.SIGINT)
-        said = observer.communicate(timeout=30)[0]
+        said = observer.communicate(timeout=LIMIT_S)[0]
     finally:
         if observer.poll() is None:
             os.killpg(observer.pid, signal.SIGKILL)

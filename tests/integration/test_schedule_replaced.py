@@ -178,7 +178,7 @@ def test_a_child_that_was_forked_in_the_middle_of_a_start():
     """A child has no lock of a thread that it does not have."""
     command = [sys.executable, "-W", "ignore", "-c", CHILD]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=unobserved())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=unobserved())
 
     assert (done.stdout, done.stderr) == ("scheduled\n", "")
 

@@ -35,7 +35,7 @@ def test_an_address_is_served(family, host):
     address = check_address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     serve(cast("Watcher", None), address)
 
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=LIMIT_S)
     connection.request("GET", "/nothing")
     assert connection.getresponse().status == 404
     connection.close()
