@@ -10,6 +10,7 @@ import threading
 
 import pytest
 from headway_agent.load import LoadClient, percentiles
+from ports import free_port
 from real_programs import LIMIT_S
 
 from headway.agent import AGENT_PATH
@@ -28,7 +29,7 @@ class EchoServer:
 
     def __init__(self, close_after=None):
         self.close_after = close_after
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.listener = socket.create_server(("127.0.0.1", free_port()), backlog=128)
         self.port = self.listener.getsockname()[1]
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.udp.bind(("127.0.0.1", self.port))

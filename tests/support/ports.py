@@ -13,7 +13,7 @@ _WORKERS = 64
 
 
 def free_ports(count, host="127.0.0.1"):
-    """Return different ports that stay free until a test's server takes them, perhaps a minute later.
+    """Return different ports of a host that stay free until a test's server takes them, perhaps a minute later.
 
     The system gives ports of its own range to servers and clients of other tests meanwhile, so these are below that range.
     The processes of one test session have different ones.
@@ -23,11 +23,12 @@ def free_ports(count, host="127.0.0.1"):
     # Where the system's range begins so low, there is no room below it.
     end = first_of_system if first_of_system > _FIRST + 100 * _WORKERS else 1 << 16
     candidates = range(_FIRST + worker % _WORKERS, end, _WORKERS)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = []
     for port in random.sample(candidates, len(candidates)):
         if len(found) == count:
             break
-        with contextlib.suppress(OSError), socket.create_server((host, port)):
+        with contextlib.suppress(OSError), socket.create_server((host, port), family=family):
             found.append(port)
     assert len(found) == count, f"no {count} free ports of {candidates}"
     return found
