@@ -82,6 +82,7 @@ def test_threads_have_the_names_that_python_gives_them(interpreter, tmp_path):
     assert {thread.name for trace in traces for thread in trace.threads} == {"MainThread", "worker 0"}
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", [one for one in WITH_STACKS if one.name >= "3.12"], ids=lambda one: one.id)
 def test_each_sub_interpreter_has_a_gil_of_its_own(interpreter, tmp_path):
     """Each sub-interpreter's own GIL is told apart from 3.12 on, and its code is named."""
@@ -112,6 +113,7 @@ deep(300)
 """
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.id)
 def test_stacks_name_file_line_and_function(interpreter, tmp_path):
     """A release has the stack at which it happened: lines and qualified names in any script, through C and generators."""
@@ -337,7 +339,7 @@ def test_pythons_without_a_recorder_are_left_alone(version, tmp_path):
     """A Python without a recorder has its usual output, path and sitecustomize, no line of ours, and no bytecode."""
     found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     if not found:
-        pytest.skip(f"there is no CPython {version} in ~/.pyenv")
+        pytest.skip(f"there is no CPython {version} in ~/.pyenv, and the set-up installs none that old")
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     for path in ({}, {"PYTHONPATH": str(tmp_path)}):
