@@ -188,21 +188,21 @@ def calling():
     polled = (ctypes.c_int * 2)(reader, 1)
     mask = ctypes.c_uint64(0)
     calls = {
-        "nanosleep": lambda: call(35, after(0.7), None),
-        "clock_nanosleep": lambda: call(230, 1, 0, after(0.7), None),
-        "clock_nanosleep until": lambda: call(230, 1, 1, after(time.monotonic() + 0.7), None),
-        "poll": lambda: call(7, polled, 1, 700),
-        "ppoll": lambda: call(271, polled, 1, after(0.7), ctypes.byref(mask), 8),
-        "select": lambda: call(23, reader + 1, bits, None, None, (long * 2)(0, 700000)),
-        "pselect": lambda: call(270, reader + 1, bits, None, None, after(0.7), None),
-        "futex": lambda: call(202, word, 128, 5, after(0.7), None, 0),
-        "futex until": lambda: call(202, word, 137, 5, after(time.monotonic() + 0.7), None, -1),
+        "nanosleep": lambda: call(35, after(0.4), None),
+        "clock_nanosleep": lambda: call(230, 1, 0, after(0.4), None),
+        "clock_nanosleep until": lambda: call(230, 1, 1, after(time.monotonic() + 0.4), None),
+        "poll": lambda: call(7, polled, 1, 400),
+        "ppoll": lambda: call(271, polled, 1, after(0.4), ctypes.byref(mask), 8),
+        "select": lambda: call(23, reader + 1, bits, None, None, (long * 2)(0, 400000)),
+        "pselect": lambda: call(270, reader + 1, bits, None, None, after(0.4), None),
+        "futex": lambda: call(202, word, 128, 5, after(0.4), None, 0),
+        "futex until": lambda: call(202, word, 137, 5, after(time.monotonic() + 0.4), None, -1),
         "read": lambda: call(0, reader, room, 1),
         "accept": lambda: call(43, server.fileno(), None, None)[0] > 0,
         "futex without end": lambda: call(202, word, 128, 5, None, None, 0),
     }
     def help_on():
-        time.sleep(0.7)
+        time.sleep(0.4)
         if name == "read":
             os.write(writer, b"x")
         elif name == "accept":
@@ -303,10 +303,10 @@ def test_a_trace_has_the_begin_of_its_process(tmp_path):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_attaching_again_and_again(tmp_path, name):
-    """Fifty recordings of one process, one after the other, are each sound, and the program ends as usual."""
+    """Twenty recordings of one process, one after the other, are each sound, and the program ends as usual."""
     with running(name, "writing") as process:
         target = look_at(process.pid)
-        for i in range(50):
+        for i in range(20):
             file = tmp_path / f"{i}.hwt"
             attach(target, file, max_bytes=8 << 20)
             detached(target)
@@ -415,7 +415,7 @@ def test_a_process_that_is_stopped(tmp_path):
 def test_interrupted_system_calls_go_on():
     """System calls that the kernel can restart neither fail nor take longer because calls were queued meanwhile.
 
-    Each call of the system takes 0.7 s. If a queued call restarted its timeout, it would not end before they do: they
+    Each call of the system takes 0.4 s. If a queued call restarted its timeout, it would not end before they do: they
     come for some 6 s, or longer on a busy machine.
     """
     special = {"read": [1, ""], "accept": True, "futex": [-1, "ETIMEDOUT"], "futex until": [-1, "ETIMEDOUT"]}
@@ -432,13 +432,14 @@ def test_interrupted_system_calls_go_on():
             process.stdin.flush()
             result, seconds = json.loads(answer.result())
             assert (called, result) == (called, special.get(called, [0, ""]))
-            assert seconds >= 0.699, called
+            assert seconds >= 0.399, called
         finish(process)
 
 
 @only_x86_64
 @pytest.mark.times  # not for its assertions: four of these tests at the same time leave each other no time
 @pytest.mark.timeout(600)
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", INJECTED)
 def test_no_signal_is_lost(name):
     """Signals that arrive while calls are queued are all handled."""

@@ -304,6 +304,7 @@ def test_giving_up_undoes_the_request(tmp_path, name):
         assert program.finish() == ""
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", ["3.12", *ASKED])
 def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):

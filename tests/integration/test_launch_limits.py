@@ -328,7 +328,7 @@ def test_workers_of_a_launch(tmp_path):
         "for _ in range(6):\n"
         " pid = os.fork()\n"
         " if pid == 0:\n"
-        "  for _ in range(40_000):\n   time.sleep(0)\n"
+        "  for _ in range(20_000):\n   time.sleep(0)\n"
         "  os._exit(0)\n"
         " os.waitpid(pid, 0)\n"
     )

@@ -142,6 +142,7 @@ def check_helped(said):
     assert said["after"] == said["before"]
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_threads_are_helped_and_left_as_they_were(interpreter):
     """Threads get the system's help on each version, with the rights that the tests have, and lose it afterwards."""

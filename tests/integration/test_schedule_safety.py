@@ -48,7 +48,7 @@ def test_a_process_that_is_stopped_for_long(policy, threads):
     command = [BY_NAME["3.13"].executable, "-c", COMPUTING, str(threads)]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        for _ in range(4):
+        for _ in range(2):
             process.send_signal(signal.SIGSTOP)
             time.sleep(1.1)
             process.send_signal(signal.SIGCONT)
@@ -92,6 +92,7 @@ print("done")
 """
 
 
+@pytest.mark.matrix("policy")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_thread_goes_from_one_gil_to_another(policy):
     """A thread that goes from the main interpreter to one with its own GIL is in one queue at a time."""
@@ -117,6 +118,7 @@ print(len(garbage))
 """
 
 
+@pytest.mark.matrix("policy")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_long_calls_of_c_are_waited_for(policy):
     """A holder that cannot be preempted (a collection of a large heap, C code) costs only the wait."""
