@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import zlib
 from pathlib import Path
 
 import numpy.fft  # noqa: F401  (pytester takes away what a test imports; parts of NumPy cannot be loaded twice)
@@ -15,6 +14,7 @@ from default_signals import restore_for_children
 from hypothesis import settings
 from provision.find_chromium import find_chromium
 from provision.prometheus import find_prometheus
+from sample import sampled
 from synthetic import make_interpreter, make_machine, make_settings
 
 from headway.host.paths import cache_folder, interpreters_folder, libraries_folder
@@ -75,33 +75,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what a sample of the matrices leaves out."""
     if config.getoption("--matrix") == "sample":
-        kept = _sampled(items)
+        kept = sampled(items)
         left_out = [item for item in items if item not in kept]
         if left_out:
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item in kept]
-
-
-def _sampled(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return all tests without the mark `matrix`, and one of those that differ in the mark's parameters only.
-
-    The test's name decides which one: it is the same in each process and on each day. Over many tests all values come in turn.
-    """
-    kept: set[pytest.Item] = set()
-    groups: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        mark = item.get_closest_marker("matrix")
-        if mark is None or not isinstance(item, pytest.Function):
-            kept.add(item)
-            continue
-        if not mark.args:
-            raise pytest.UsageError(f"{item.nodeid}: the marker `matrix` names no parameter")
-        values = [item.callspec.params[name] for name in mark.args]
-        left_out = {str(getattr(value, "id", value)) for value in values}
-        name, _, ids = item.nodeid.removesuffix("]").partition("[")
-        key = "-".join([name, *(part for part in ids.split("-") if part not in left_out)])
-        groups.setdefault(key, []).append(item)
-    return kept | {group[zlib.crc32(key.encode()) % len(group)] for key, group in groups.items()}
 
 
 def pytest_unconfigure() -> None:

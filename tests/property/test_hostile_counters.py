@@ -5,9 +5,10 @@ import mmap
 import os
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from live_image import SLOTS_OFFSET, image, make_header
+from sample import examples
 
 from headway.cli import top_view
 from headway.errors import RecordingError
@@ -53,7 +54,7 @@ def put(fd, header, slots):
     header_fields,
     st.tuples(slots_of, slots_of, slots_of),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_counters_are_shown_or_refused(first, later, slots):
     """Headers and counters of any values, which change while they are read, are shown or refused."""
     fd = os.memfd_create("headway")
@@ -75,7 +76,7 @@ def test_any_counters_are_shown_or_refused(first, later, slots):
 
 
 @given(st.binary(max_size=2 * hwt.HEADER_DTYPE.itemsize), st.booleans())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_bytes_are_shown_or_refused(data, begins_like_one):
     """A memfd of our name with any contents is shown or refused."""
     fd = os.memfd_create("headway")

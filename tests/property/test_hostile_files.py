@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from sample import examples
 from synthetic import make_cell, make_interpreter, make_settings
 
 from headway.errors import StoreError, UsageError
@@ -79,7 +80,7 @@ def test_a_good_store_is_read(good):
 @example(damage=[(3552, b'"')], cut=1)
 # The quoted text is not UTF-8.
 @example(damage=[(3517, b"\x80")], cut=1)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_damaged_store_is_read_or_refused(good, damage, cut):
     """A store with bytes changed anywhere, and its end cut off, is read or refused."""
     data = bytearray(good.read_bytes())
@@ -106,7 +107,7 @@ PLACES = [
 )
 @example(("launches", "facts"), "[1]")
 @example(("runs", "settings"), "7")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_foreign_values_are_read_or_refused(good, place, value):
     """A store with values of other kinds in any column, as another version may write them, is read or refused."""
     table, column = place
@@ -123,7 +124,7 @@ def test_foreign_values_are_read_or_refused(good, place, value):
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_foreign_settings_are_read_or_refused(good, data):
     """A run whose settings have one foreign member, at any level, is read or refused."""
     with tempfile.TemporaryDirectory() as folder:
@@ -199,14 +200,14 @@ def test_kept_results_are_read():
 
 
 @given(st.one_of(st.binary(max_size=50), values.map(lambda one: json.dumps(one).encode()), st.just(b"[" * 100_000)))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_file_is_compared_or_refused(text):
     """A file with any contents is compared or refused."""
     compared_or_refused(text)
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_foreign_results_are_compared_or_refused(data):
     """Kept results with one foreign member are compared or refused."""
     kept = json.loads(json.dumps(KEPT))

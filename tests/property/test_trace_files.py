@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import in_order, traces
+from sample import examples
 
 from headway.errors import TraceError
 from headway.traces import format as hwt
@@ -110,7 +111,7 @@ def test_any_chunks_can_be_overwritten(trace, events_per_chunk, room, short_hold
         assert set(mine["time_ns"].tolist()) <= set(theirs["time_ns"].tolist())
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(traces(max_events=15), st.integers(1, 4), st.booleans(), st.data())
 def test_any_cut_can_be_read(trace, events_per_chunk, short_holds, data):
     """A file that ends at any byte is refused or sound."""
@@ -132,7 +133,7 @@ def interesting(size: int) -> st.SearchStrategy[int]:
     )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(traces(max_events=25), st.integers(1, 4), st.booleans(), st.data())
 def test_any_bytes_can_change(trace, events_per_chunk, short_holds, data):
     """A file with any bytes changed is refused or sound."""
