@@ -1,6 +1,7 @@
 """Two benchmarks that are compared take turns; those that cannot take turns are not compared."""
 
 import asyncio
+import gc
 import itertools
 
 import pytest
@@ -11,9 +12,15 @@ from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
 from headway.report.benchmarks import to_pytest_benchmark
 
-pytestmark = pytest.mark.times
-
 QUICK = Options(seconds=0.01)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_to_collect():
+    """Take what the test session holds out of the garbage collections that each benchmark begins with."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Noted:
@@ -229,8 +236,6 @@ def test_what_the_function_returned_is_kept():
 
 def test_the_collector_can_be_off_while_a_round_is_timed():
     """The garbage collector is off while a round is timed, and on again after it."""
-    import gc
-
     seen = set()
     bench(rounds=5, gc=False)(lambda: seen.add(gc.isenabled()))
 
@@ -240,8 +245,6 @@ def test_the_collector_can_be_off_while_a_round_is_timed():
 
 def test_pytest_benchmark_is_told_whether_the_collector_was_off(tmp_path):
     """The file for pytest-benchmark's tools says that the collector was off, by the option or by the program itself."""
-    import gc
-
     journal = Journal(test="test", group="file")
     headway = bench(journal, rounds=5)
     headway(print)
@@ -256,6 +259,7 @@ def test_pytest_benchmark_is_told_whether_the_collector_was_off(tmp_path):
     assert [one["options"]["disable_gc"] for one in found] == [False, True, True]
 
 
+@pytest.mark.times
 def test_a_benchmark_goes_on_until_it_is_precise():
     """A benchmark goes on until it is precise, up to ten times as long; without need it ends with its time."""
     often = bench(seconds=0.05, precision=1e-9)(lambda: None)

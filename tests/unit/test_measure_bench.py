@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import itertools
 import sys
 import time
@@ -14,9 +15,15 @@ from headway.measure import loops, steps, work
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
 
-pytestmark = pytest.mark.times
-
 QUICK = Options(seconds=0.01)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_to_collect():
+    """Take what the test session holds out of the garbage collections that each benchmark begins with."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def bench(**options):
@@ -56,6 +63,7 @@ def test_a_batch_of_awaits_awaits_each():
     assert seen == [7] * 4
 
 
+@pytest.mark.times
 def test_rounds_are_calibrated():
     """Rounds of long calls have few calls, and rounds of short ones many."""
     long = bench(rounds=2)(time.sleep, 0.02).launches[0]
@@ -67,6 +75,7 @@ def test_rounds_are_calibrated():
     assert all(value >= 0.02 for value in long.values_s)
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("slow", [2, 3, 12])
 def test_one_slow_call_does_not_make_the_rounds_short(slow):
     """A call that loads something makes one round long, not each: rounds of fewer calls than others' cost more per call."""
@@ -217,6 +226,7 @@ def test_each_call_of_a_load_is_timed():
     assert threads.model == "threads"
 
 
+@pytest.mark.times
 def test_tasks_of_a_loop_overlap():
     """Eight naps at once take as long as one, and the loop's lag is measured meanwhile."""
     at_once = [0]
@@ -264,6 +274,7 @@ def test_an_open_load_counts_from_when_a_call_should_begin():
     assert latencies[-1] > 0.08
 
 
+@pytest.mark.times
 def test_an_async_open_load_begins_at_its_times():
     """Calls begin at their times, however long each takes: one ends only after two more have begun."""
     begun = []
@@ -313,6 +324,7 @@ def test_the_switch_interval_is_put_back():
     assert sys.getswitchinterval() == before
 
 
+@pytest.mark.times
 def test_workers_scale_or_do_not():
     """Sleeping threads scale, and the figures are in the journal."""
     journal = Journal(test="test")
