@@ -116,7 +116,7 @@ import os, pytest
 
 @pytest.mark.headway(rounds=ROUNDS, calls=1)
 class TestPlaces:
-    @pytest.mark.parametrize("place", ["a", "b::c"])
+    @pytest.mark.parametrize("place", PLACES)
     def test_place(self, headway, place):
         print(__name__, place, os.getpid(), file=open("seen", "a"))
         headway(int)
@@ -143,26 +143,30 @@ def by_a_plugin(folder, monkeypatch):
     return ("tests/test_one.py",)
 
 
-@pytest.mark.parametrize("folder_given", [in_file_of_arguments, in_configuration, in_environment, by_a_plugin])
-def test_a_launch_runs_its_own_test_alone(quick, monkeypatch, folder_given):
+@pytest.mark.parametrize(
+    ("folder_given", "places"),
+    [(in_file_of_arguments, 1), (in_configuration, 1), (in_environment, 1), (by_a_plugin, 2)],
+)
+def test_a_launch_runs_its_own_test_alone(quick, monkeypatch, folder_given, places):
     """A test has its own numbers, not those of a namesake, wherever the names of files and folders come from."""
     (quick.path / "tests").mkdir()
     for name, rounds in (("one", 3), ("other", 4)):
-        (quick.path / "tests" / f"test_{name}.py").write_text(SAME_NAMES.replace("ROUNDS", str(rounds)))
+        suite = SAME_NAMES.replace("ROUNDS", str(rounds)).replace("PLACES", str(["b::c", "a"][:places]))
+        (quick.path / "tests" / f"test_{name}.py").write_text(suite)
     given = folder_given(quick.path, monkeypatch)
     result = quick.runpytest_subprocess("-q", *given, "--headway-launches", "2", "--headway-json", "out.json")
 
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=2 * places)
     groups = json.loads((quick.path / "out.json").read_text())["groups"]
     rounds = {
         name: [[len(launch["values_s"]) for launch in one["launches"]] for one in group]
         for name, group in groups.items()
     }
-    assert rounds == {"tests/test_one.py": [[3, 3], [3, 3]], "tests/test_other.py": [[4, 4], [4, 4]]}
+    assert rounds == {"tests/test_one.py": [[3, 3]] * places, "tests/test_other.py": [[4, 4]] * places}
     seen = [line.rpartition(" ") for line in (quick.path / "seen").read_text().splitlines()]
     # Each test runs in its two launches, and in the session; the session alone runs several.
-    assert sorted(Counter(test for test, _, _ in seen).values()) == [3] * 4
-    assert sorted(Counter(process for _, _, process in seen).values()) == [*[1] * 8, 4]
+    assert sorted(Counter(test for test, _, _ in seen).values()) == [3] * 2 * places
+    assert sorted(Counter(process for _, _, process in seen).values()) == [*[1] * 4 * places, 2 * places]
 
 
 RENAMES = """

@@ -139,6 +139,36 @@ def test_third(headway):
     headway(fast)
 """
 
+STOPS = """
+import pytest
+
+@pytest.mark.headway(rounds=3, calls=3, name="first")
+def test_first(headway):
+    headway(sum, range(10))
+    STOP
+
+@pytest.mark.headway(rounds=3, calls=3, name="second")
+def test_second(headway):
+    headway(sum, range(10))
+"""
+
+LOST = """
+import pytest
+
+@pytest.mark.headway(rounds=3, calls=3)
+@pytest.mark.parametrize("place", range(4))
+def test_many(headway, place):
+    headway(sum, range(10))
+
+@pytest.mark.headway(rounds=3, calls=3, name="first")
+def test_kept(headway):
+    headway(sum, range(10))
+
+@pytest.mark.headway(rounds=3, calls=3, name="second")
+def test_other(headway):
+    headway(sum, range(10))
+"""
+
 
 def tables(result):
     """Return the text below the heading of Headway's section."""
