@@ -244,11 +244,11 @@ COMPARED = """
 from package.inner import work
 
 def test_two(headway):
-    one, other = headway.options(rounds=8)(work), headway.options(rounds=8)(lambda: (work(), work(), work()))
+    one, other = headway.options(rounds=8, calls=20)(work), headway.options(rounds=8, calls=20)(lambda: (work(), work(), work()))
     assert one.ratio_to(other) is not None
 
 def test_alternatives(headway):
-    found = headway.options(rounds=8).compare({"one": work, "three": lambda: (work(), work(), work())})
+    found = headway.options(rounds=8, calls=20).compare({"one": work, "three": lambda: (work(), work(), work())})
     assert found.ratio("one", "three") is not None
 """
 
