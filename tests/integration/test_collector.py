@@ -77,7 +77,7 @@ def collector_of(folder):
 
 def test_a_report_at_once_waits_for_the_trace(here):
     """`headway trace x; headway report x` reads a finished trace each time."""
-    for _ in range(5):
+    for _ in range(2):
         Path("x.hwt").unlink(missing_ok=True)
         subprocess.run(trace("works.py"), check=True, capture_output=True, timeout=LIMIT_S)
         done = subprocess.run([HEADWAY, "report", "x.hwt", "--json"], capture_output=True, check=True, timeout=LIMIT_S)
