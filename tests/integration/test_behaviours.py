@@ -481,16 +481,6 @@ def stopped_and_continued(case):
         return seen, case.end(process)
 
 
-@behaviour
-def an_alarm_set_before(case):
-    """Let an alarm that was set before the launch end the program."""
-    with case.start(
-        "waits", stdin=subprocess.PIPE, preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 3)
-    ) as process:
-        process.wait(LIMIT_S)
-        return process.returncode
-
-
 # ---- the program's parent ----
 
 
@@ -750,3 +740,20 @@ def test_a_program_behaves_as_it_would(interpreter, name, tmp_path):
             answers[how] = TABLE[name](case)
 
     assert {how: answers[how] for how in WAYS} == dict.fromkeys(WAYS, answers["bare"])
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
+def test_an_alarm_set_before_ends_the_program(interpreter, tmp_path):
+    """An alarm that was set before the launch ends the program, with us as without us; all three wait at once."""
+    with contextlib.ExitStack() as stack:
+        programs = []
+        for how in ("bare", *WAYS):
+            case = Case(interpreter, how, tmp_path)
+            stack.callback(case.close)
+            program = case.start(
+                "waits", stdin=subprocess.PIPE, preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 3)
+            )
+            programs.append(stack.enter_context(program))
+
+        assert [one.wait(LIMIT_S) for one in programs] == [-signal.SIGALRM] * 3
