@@ -115,6 +115,12 @@ def cluster(python, tmp_path):
         yield Cluster(python, tmp_path, stack)
 
 
+@pytest.fixture
+def small_cluster(python, tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield Cluster(python, tmp_path, stack, workers=1)
+
+
 def by_prefix(found):
     sums = {}
     for worker in found["workers"]:
@@ -133,16 +139,14 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
     assert do("register 1") == "on"
     assert (do("keeps 6"), do("lets 6"), do("small 40")) == ("6", "6", "40")
 
-    found = wait_for(
-        lambda: (one := cluster.look()) and all("GIL" in (worker["stalls"] or ()) for worker in one["workers"]) and one,
-        "no stall was told",
-    )
-    tasks = by_prefix(cluster.look())
-    assert {name: sum(one["count"] for one in some) for name, some in tasks.items()} == {
-        "keeps": 6,
-        "lets": 6,
-        "small": 40,
-    }
+    def told():
+        """Return a look with all tasks, and with a stall of each worker."""
+        one = cluster.look()
+        counts = {name: sum(task["count"] for task in some) for name, some in by_prefix(one).items()}
+        stalled = all("GIL" in (worker["stalls"] or ()) for worker in one["workers"])
+        return stalled and counts == {"keeps": 6, "lets": 6, "small": 40} and one
+
+    found = wait_for(told, "some tasks, or the stalls, were not told")
     assert [one["policy"] for one in found["workers"]] == ["", ""]
     assert all(one["knocked_share"] is not None for one in found["workers"])
     # On a busy machine a loop may also stall by itself (no core, the disk, an import); that is in code of its own, never in a task's.
@@ -168,7 +172,8 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
 
     threading.Thread(target=do, args=("keeps 60",), daemon=True).start()
     wait_for(
-        lambda: all((one["loop_wait_share"] or 0) > 0.1 for one in cluster.look()["workers"]),
+        # In an interval much longer than a task, the loop of each worker waits for several.
+        lambda: all((one["loop_wait_share"] or 0) > 0.1 for one in cluster.look(interval_s=1.5)["workers"]),
         "it was not told that the loops waited",
     )
 
@@ -220,8 +225,9 @@ def test_workers_of_one_process_share_a_watch_and_a_policy(python, tmp_path, own
     assert "active already" not in done.stderr
 
 
-def test_what_cannot_be_done_is_said(cluster, tmp_path):
+def test_what_cannot_be_done_is_said(small_cluster, tmp_path):
     """A missing scheduler, a missing worker, a worker that is not watched, and a missing folder are errors."""
+    cluster = small_cluster
     nobody = cluster.headway("dask", f"tcp://127.0.0.1:{free_port()}", "--count", "1")
     assert nobody.returncode != 0
     assert "there is no scheduler at" in nobody.stderr

@@ -33,6 +33,12 @@ def cluster(python, tmp_path):
         yield Cluster(python, tmp_path, stack, nannies=True, XDG_CACHE_HOME=str(tmp_path / "cache{number}"))
 
 
+@pytest.fixture
+def small_cluster(python, tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield Cluster(python, tmp_path, stack, workers=1)
+
+
 def launches(store, run):
     """Return the status and the worker's process of each launch, by cell and block."""
     with contextlib.closing(sqlite3.connect(store)) as db:
@@ -151,8 +157,9 @@ def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):
     assert "of 2 machines" in again.stdout
 
 
-def test_what_cannot_be_done_is_said(cluster, tmp_path):
+def test_what_cannot_be_done_is_said(small_cluster, tmp_path):
     """A missing scheduler, an unknown run, and options that do not go together are errors."""
+    cluster = small_cluster
     store = ["--store", str(tmp_path / "results.sqlite")]
     nobody = cluster.headway("lab", "--dask", f"tcp://127.0.0.1:{free_port()}", *WHAT, *store)
     assert "there is no scheduler at" in nobody.stderr

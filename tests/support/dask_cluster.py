@@ -88,7 +88,7 @@ class Cluster:
             check=False,
         )
 
-    def look(self):
-        """Return what one `headway dask --json` reports."""
-        done = self.headway("dask", self.address, "--json", "--count", "1", "--interval", "1.5")
+    def look(self, interval_s=0.2):
+        """Return what one `headway dask --json` reports; its shares are of the interval."""
+        done = self.headway("dask", self.address, "--json", "--count", "1", "--interval", str(interval_s))
         return json.loads(done.stdout) if done.returncode == 0 else {"workers": []}
