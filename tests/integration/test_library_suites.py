@@ -107,7 +107,7 @@ def test_cases_that_fail_only_with_headway_are_found(made_up):
         assert found.verdict == WORSE
         assert (len(found.plain), len(found.traced)) == (3, 3)
     assert report.is_bad
-    assert "only under tracing: tests/test_cases.py::test_wants_none_of_us" in library_suites.table([report])
+    assert "only with Headway: tests/test_cases.py::test_wants_none_of_us" in library_suites.table([report])
 
 
 def test_cases_that_end_alike_are_no_difference(made_up):

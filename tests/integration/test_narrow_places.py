@@ -225,16 +225,19 @@ def test_hardly_any_threads(threads, environment_of):
         os.setgid(uid)
         os.setuid(uid)
 
-    try:
-        bare = run([python], threads, preexec_fn=restrict)
-    except BlockingIOError:  # from the kernel, at exec: seen on a busy machine, with a user who had no process
-        pytest.skip(f"{python} itself is refused there")
+    def run_there(env=None):
+        try:
+            return run([python], threads, env=env, preexec_fn=restrict)
+        except BlockingIOError:  # from the kernel, at exec: seen on a busy machine, with a user who had no process
+            pytest.skip(f"{python} itself is refused there, before any of it runs")
+
+    bare = run_there()
     if bare.returncode != 3:
         pytest.skip(f"{python} itself does not run there: {bare.stderr.strip().splitlines()[-1:]}")
     if not Path(env["HEADWAY_NATIVE"]).exists() or "/root/" in env["PYTHONPATH"]:
         pytest.skip("this checkout lies where no other user may read it")
 
-    check(bare, run([python], threads, env=env, preexec_fn=restrict), what, trace)
+    check(bare, run_there(env), what, trace)
 
 
 def test_a_folder_that_is_gone(environment_of, tmp_path):

@@ -23,6 +23,7 @@ def test_plain(): pass
 
 def test_a_value_whose_test_must_run_alone_is_left_to_the_full_matrix(pytester: pytest.Pytester) -> None:
     """A sample has a test that must run alone only where no other value of its matrix can run beside others."""
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     names = sorted(item.name for item in sampled(pytester.getitems(SOME)))
 
     assert [name for name in names if "some" in name] == [f"test_some_alone[{place}-a]" for place in range(8)]
