@@ -83,7 +83,8 @@ class StallWatch:
         if self._watch is not None:
             if not self._watch.finish():
                 self._why_not = "the watcher did not end in time: some stalls may be missing"
-            self._found += list(self._told(self._watch.folder / "pytest.stalls.jsonl"))
+            if self._watch.log is not None:
+                self._found += list(self._told(self._watch.log))
         if self._folder is not None:
             self._folder.cleanup()
         output = getattr(self._config, "workeroutput", None)
