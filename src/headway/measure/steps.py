@@ -30,7 +30,7 @@ _ROUNDS_PER_S = 1_000
 _MOST_ROUNDS = 100_000
 """The most rounds of any benchmark, which bounds its memory."""
 _LOOKS = 500
-"""Whether many rounds are enough is looked at so often while their number doubles: a look goes over all of them."""
+"""How many looks there are, at most, while the number of rounds doubles: a look at whether they are enough goes over all."""
 _MOST_CALLS = 10**7
 _MOST_LATENCIES = 500_000
 _MOST_TIMES = 10
