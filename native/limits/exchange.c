@@ -15,7 +15,8 @@
 
 #include "headway/clock.h"
 
-#define READY INT64_C(0) /* task 1 tells task 0 that it is about to read */
+#define READY INT64_C(0)    /* task 1 tells task 0 that it is about to read */
+#define ADMITTED INT64_C(1) /* the maker of the pair tells a task that it may begin */
 
 /* Sends one value. Writes of 8 bytes are atomic (PIPE_BUF is larger), so a short write is an error.
  *
@@ -171,6 +172,17 @@ void hw__task_close(struct hw__task *task) {
         close(task->write_fd);
     }
     task->read_fd = task->write_fd = -1;
+}
+
+int hw__pair_admit(const struct hw__task pair[2]) {
+    /* Task 0 is first: behind its ADMITTED comes the READY of task 1, in the same pipe. */
+    int error = send_value(pair[1].write_fd, ADMITTED);
+    return error != 0 ? error : send_value(pair[0].write_fd, ADMITTED);
+}
+
+int hw__task_await_admission(const struct hw__task *task) {
+    int64_t value = 0;
+    return receive_value(task->read_fd, &value);
 }
 
 void hw__task_run(struct hw__task *task) {

@@ -36,6 +36,17 @@ int hw__pair_open(struct hw__task pair[2], struct hw__report reports[2], int64_t
 /* Closes the ends that the task still has open. This function can't fail. */
 void hw__task_close(struct hw__task *task);
 
+/* Ends the wait of both tasks in hw__task_await_admission(). Needs all ends of the pair open, so it
+ * neither blocks nor raises SIGPIPE.
+ *
+ * Returns 0 or a negative errno. */
+int hw__pair_admit(const struct hw__task pair[2]);
+
+/* Waits until hw__pair_admit() was called, by another process. Async-signal-safe.
+ *
+ * Returns 0 or a negative errno; -EPIPE if nobody is left to call it. */
+int hw__task_await_admission(const struct hw__task *task);
+
 /* Runs the task to its end, fills its report and closes its ends. A task that ends early thus wakes
  * its peer with EOF or EPIPE, provided that no other process or thread holds copies of those ends.
  * SIGPIPE must be blocked. Async-signal-safe.

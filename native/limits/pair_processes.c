@@ -15,6 +15,10 @@
  * kills the group. EOF would not be enough: it does not reach the surviving child if another thread
  * of the host forked meanwhile and holds copies of the ends.
  *
+ * ADMISSION. A child does nothing that could end it before the parent has put both into their
+ * group. Where the host ignores SIGCHLD the kernel reaps a child at its end, and setpgid() would
+ * find neither it nor its group.
+ *
  * REPORTS come back through shared memory. Exit statuses would be lost if the host ignores SIGCHLD
  * or reaps children that it does not know. */
 #include "limits/pair.h"
@@ -46,7 +50,10 @@ static noreturn void child_main(struct hw__task pair[2], int index, int cpu, pid
         _exit(1);
     }
     hw__task_close(&pair[1 - index]);
-    int error = hw__pin_self(cpu);
+    int error = hw__task_await_admission(task);
+    if (error == 0) {
+        error = hw__pin_self(cpu);
+    }
     if (error != 0) {
         task->report->error = error;
         _exit(1);
@@ -55,7 +62,7 @@ static noreturn void child_main(struct hw__task pair[2], int index, int cpu, pid
     _exit(task->report->error == 0 ? 0 : 1);
 }
 
-/* Forks both children into a process group named after the first.
+/* Forks both children into a process group named after the first, and admits them to the exchange.
  *
  * Returns 0, or a negative errno; then `pids` has the children that were made (0 for none). */
 static int fork_children(struct hw__task pair[2], const int cpus[2], pid_t pids[2]) {
@@ -73,7 +80,7 @@ static int fork_children(struct hw__task pair[2], const int cpus[2], pid_t pids[
             return -errno;
         }
     }
-    return 0;
+    return hw__pair_admit(pair);
 }
 
 /* Kills and reaps the children of a fork_children() that failed. They may be in different groups.
