@@ -9,6 +9,11 @@
 /* The longest time between two requests to the same holder. The time doubles with each request. */
 #define ASK_AGAIN_MOST_NS (5 * MS)
 
+/* A waiter that has waited for this long does not leave a holder the time in which it usually
+ * releases the GIL: threads that hold it briefly, in regular turns, may have it back each time
+ * before the waiter is awake. */
+#define LATE_NS (20 * MS)
+
 /* The longest sleep of the waiter that goes next, and of each of the others. The limit is chosen
  * when a sleep begins: a waiter that becomes the next one meanwhile keeps its longer sleep. */
 #define NEXT_SLEEP_NS (5 * MS)
@@ -81,9 +86,11 @@ static int64_t due(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t
     if (hw__ledger_is_plain(ledger)) {
         return patience_ns;
     }
-    int64_t held_ns = now_ns - holder->seen.acquired_ns;
-    int64_t soon_ns = hw__habits_lets_go_after(holder) - held_ns;
-    patience_ns = patience_ns < soon_ns ? soon_ns : patience_ns;
+    if (now_ns - waiter->seen.ready_ns < LATE_NS) {
+        int64_t held_ns = now_ns - holder->seen.acquired_ns;
+        int64_t soon_ns = hw__habits_lets_go_after(holder) - held_ns;
+        patience_ns = patience_ns < soon_ns ? soon_ns : patience_ns;
+    }
     return patience_ns < SOON_NS ? 0 : patience_ns;
 }
 

@@ -195,6 +195,24 @@ static void test_cpued(void) {
     }
 }
 
+/* Four threads hold the GIL for 0.1 ms and are away for 0.1 ms, beside a CPU-bound thread, on a
+ * machine that needs 50 us to wake a thread. So the GIL may be taken again each time before the
+ * CPU-bound thread is awake. It gets a tenth of the time from `fair` all the same. */
+static void test_the_tenth_beside_regular_holds(void) {
+    begin(&hw__policy_fair, SPAN);
+    sim_world.spec.core_count = 2;
+    sim_world.cost_ns[HW_SIM_COST_WAKE_IDLE] = 50 * US;
+    sim_world.cost_ns[HW_SIM_COST_PREEMPT_OTHER] = 50 * US;
+    add_computing();
+    for (int j = 0; j < 4; j++) {
+        add(100 * US, 100 * US);
+    }
+    run();
+    T_TRUE(sim_share(0, SPAN) > 0.08);
+    T_TRUE(sim_result(0).worst_wait_ns <= 60 * MS);
+    sim_end();
+}
+
 /* T2: 4 and 16 such threads of 0.8 ms beside one CPU-bound thread. Under `fair`, each thread gets
  * 0.8 of its fair share or more. */
 static void test_many_fakes(void) {
@@ -399,6 +417,7 @@ int main(void) {
     T_RUN(test_prompt);
     T_RUN(test_the_waker_goes_on);
     T_RUN(test_cpued);
+    T_RUN(test_the_tenth_beside_regular_holds);
     T_RUN(test_many_fakes);
     T_RUN(test_fair_begins_idle);
     T_RUN(test_bounded_credit);
