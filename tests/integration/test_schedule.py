@@ -362,6 +362,36 @@ def test_a_forked_child_says_what_it_did_itself(interpreter, tmp_path):
     assert all(int(most) <= int(early) for early, most in found), said
 
 
+WORKERS = """
+import multiprocessing, os, sys
+def work():
+    print(os.getpid(), flush=True)
+    if os.getpid() != top and sys.argv[2:]:
+        one = context.Process(target=print, args=("grandchild",))
+        one.start()
+        one.join()
+top = os.getpid()
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    shared = multiprocessing.Array("i", 4) and context.Process(target=work)
+    shared.start()
+    shared.join()
+"""
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
+def test_each_worker_of_multiprocessing_says_what_it_did_once(interpreter, tmp_path):
+    """A forked worker ends by os._exit(), without atexit; Python's resource tracker says nothing."""
+    program = tmp_path / "app.py"
+    program.write_text(WORKERS)
+    for how, processes in (["fork"], 2), (["fork", "nested"], 3), (["spawn"], 2):
+        done = run("run", "--why", "--python", interpreter.executable, str(program), *how)
+        said = re.findall(r"process (\d+): fair ", done.stderr)
+        assert len(said) == len(set(said)) == processes, (how, done.stderr)
+        assert done.stdout.split()[0] in said
+
+
 WOKEN_BY_THE_HOLDER = """
 import threading
 lock, answered = threading.Lock(), 0

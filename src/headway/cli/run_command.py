@@ -63,7 +63,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--why",
         action="store_true",
         help="when a Python process ends by itself, report on stderr what the policy did: how often it preempted a CPU-bound"
-        " thread, for which thread, and what that gained",
+        " thread, for which thread if it still runs, and what that gained",
     )
     parser.add_argument("--trace", metavar="FILE", type=Path, help="also record a trace of the GIL into a new file")
     add_arguments(parser)

@@ -171,7 +171,38 @@ def _duration(value_s):
     return "%.3g s" % value_s if value_s >= 1 else "%.3g ms" % (value_s * 1e3)
 
 
+def _is_resource_tracker():
+    """Tell whether this process is Python's own, which removes what other processes leave behind."""
+    main = getattr(sys.modules.get("__main__"), "main", None)
+    return getattr(main, "__module__", "") == "multiprocessing.resource_tracker"
+
+
+def _tell_at_end(scheduler, policy, number):
+    """Call `_tell()` at the end of this process, and of each process that it forks.
+
+    A child of `multiprocessing` ends by `os._exit()` after its finalizers, which it forgets at its begin
+    (BaseProcess._bootstrap() in Lib/multiprocessing/process.py), and calls what is to run after a fork.
+    """
+    import atexit
+
+    def finalize(_):
+        sys.modules["multiprocessing.util"].Finalize(None, _tell, (scheduler, policy, number), exitpriority=-100)
+
+    registered = []  # its copy in a forked process is of the registry's copy there
+
+    def forked():
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None and not registered:
+            registered.append(True)
+            util.register_after_fork(finalize, finalize)
+
+    atexit.register(_tell, scheduler, policy, number)
+    os.register_at_fork(after_in_child=forked)
+
+
 def _tell(scheduler, policy, number):
+    if _is_resource_tracker():
+        return
     thread, most = scheduler.gainer()
     is_on = scheduler.number == number
     counts = scheduler.counts(number)
@@ -197,9 +228,7 @@ def start_from_environment():
             scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
             number = scheduler.start(policy, os.environ.get("HEADWAY_POLICY_OPTIONS", ""))
             if os.environ.get("HEADWAY_WHY"):
-                import atexit
-
-                atexit.register(_tell, scheduler, scheduler.active or policy, number)
+                _tell_at_end(scheduler, scheduler.active or policy, number)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not scheduled: %s" % (os.getpid(), error))
 
