@@ -221,7 +221,9 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 
 .PHONY: docs
 docs: | setup ## Build the documentation site into site/, with its reference made from the code; any warning or dead link fails
-	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=tools $(BIN)/mkdocs build --quiet --strict
+	@# Not with --quiet: it hides the warnings from --strict, too.
+	@mkdir -p build; NO_MKDOCS_2_WARNING=1 PYTHONPATH=tools $(BIN)/mkdocs build --strict > build/docs.log 2>&1 \
+		|| { cat build/docs.log >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Remove the environment and build folders (caches and results stay)

@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: add the reference pages, some top-level documents, and a page for each file with links to it."""
+"""Hooks of mkdocs: add the reference pages, some top-level documents, the decisions, and a page for each linked file."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 from site_pages import PAGES
 
-__all__ = ["on_files", "on_page_markdown"]
+__all__ = ["on_config", "on_files", "on_page_markdown"]
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -22,6 +22,7 @@ LANGUAGES = {
     ".sh": "sh",
     ".pml": "promela",
 }
+PICTURES = {".png", ".svg"}
 _LINK = re.compile(r"\]\((?P<target>[^)#\s:]+)(?P<anchor>#[^)\s]*)?\)")
 
 
@@ -38,8 +39,57 @@ def _page_of(path: Path) -> str:
 def _shown(folder: Path, target: str) -> Path | None:
     """Return the file of the repository that a link in a document of `folder` leads to, if a page can show it."""
     path = (folder / target).resolve()
-    is_text = path.is_file() and path.suffix not in {".png", ".svg", ".css"}
+    is_text = path.is_file() and path.suffix not in PICTURES | {".css"}
     return path if is_text and path.is_relative_to(ROOT) else None
+
+
+def _target(folder: Path, target: str) -> str | None:
+    """Return where the site, below its top, has what a link in a document of `folder` leads to; None: it stays."""
+    path = _shown(folder, target)
+    if path is not None:
+        return _page_of(path)
+    picture = (folder / target).resolve()
+    is_picture = picture.suffix in PICTURES and picture.is_file() and picture.is_relative_to(DOCS)
+    return picture.relative_to(DOCS).as_posix() if is_picture else None
+
+
+def _linked(documents: set[Path]) -> set[Path]:
+    """Return the files that links of these documents lead to, and links of those documents, and so on."""
+    found: set[Path] = set()
+    new = documents
+    while new:
+        texts = [(document.parent, document.read_text("utf-8")) for document in new if document.suffix == ".md"]
+        targets = {_shown(folder, match["target"]) for folder, text in texts for match in _LINK.finditer(text)}
+        new = {path for path in targets if path is not None} - found - documents
+        found |= new
+    return found
+
+
+def _title(document: Path) -> str:
+    """Return a document's heading, without the colon after a number."""
+    heading = document.read_text("utf-8").partition("\n")[0].removeprefix("# ")
+    return re.sub(r"^(\d+): ", r"\1 ", heading)
+
+
+def _decisions(nav: list[Any]) -> list[Any]:
+    """Return the navigation with all decisions below the heading `Decisions`, which has their overview alone."""
+    filled: list[Any] = []
+    for entry in nav:
+        if not isinstance(entry, dict):
+            filled.append(entry)
+            continue
+        [(name, below)] = entry.items()
+        if name == "Decisions":
+            pages = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+            below = [*below, *({_title(page): page.relative_to(DOCS).as_posix()} for page in pages)]
+        filled.append({name: _decisions(below) if isinstance(below, list) else below})
+    return filled
+
+
+def on_config(config: Any) -> Any:
+    """Fill the decisions into the navigation."""
+    config.nav = _decisions(config.nav)
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -49,11 +99,7 @@ def on_files(files: Files, config: Any) -> Files:
     for name, page in TOP.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text("utf-8")))
     documents = {*DOCS.rglob("*.md"), *(ROOT / name for name in TOP)}
-    linked: set[Path] = set()
-    for document in documents:
-        found = {_shown(document.parent, match["target"]) for match in _LINK.finditer(document.read_text("utf-8"))}
-        linked |= {path for path in found if path is not None}
-    for path in sorted(linked - documents):
+    for path in sorted(_linked(documents)):
         text = path.read_text("utf-8")
         fence = f"````{LANGUAGES.get(path.suffix, 'text')}"
         shown = (
@@ -73,10 +119,9 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
         origin = ROOT / uri.removeprefix("source/").removesuffix(".md") if uri.startswith("source/") else DOCS / uri
 
     def replaced(match: re.Match[str]) -> str:
-        path = _shown(origin.parent, match["target"])
-        if path is None:
+        there = _target(origin.parent, match["target"])
+        if there is None:
             return match[0]
-        up = "../" * uri.count("/")
-        return f"]({up}{_page_of(path)}{match['anchor'] or ''})"
+        return f"]({'../' * uri.count('/')}{there}{match['anchor'] or ''})"
 
     return _LINK.sub(replaced, markdown)
