@@ -8,22 +8,26 @@ usage: manual.py [FOLDER]
 import sys
 from pathlib import Path
 
-import shtab
 from argparse_manpage.manpage import Manpage
 
 from headway import __version__
 from headway.cli import parser
+from headway.cli.completion_command import script
 
 __all__ = ["main", "write"]
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPLETIONS = {"bash": "bash-completion/completions/headway", "zsh": "zsh/site-functions/_headway"}
+COMPLETIONS = {
+    "bash": "bash-completion/completions/headway",
+    "zsh": "zsh/site-functions/_headway",
+    "fish": "fish/vendor_completions.d/headway.fish",
+}
 DATA = {"project_name": "Headway", "version": __version__, "manual_title": "Headway", "manual_section": "1"}
 
 
 def write(folder: Path) -> list[Path]:
     """Write the files below `folder` and return their paths."""
-    texts = {COMPLETIONS[shell]: shtab.complete(parser(), shell=shell) for shell in COMPLETIONS}
+    texts = {path: script(shell) for shell, path in COMPLETIONS.items()}
     texts["man/man1/headway.1"] = str(Manpage(parser(), _data=DATA))
     written = []
     for name, text in texts.items():

@@ -11,6 +11,7 @@ import site_pages
 
 import headway
 from headway import lab
+from headway.cli.completion_command import SHELLS, script
 from headway.cli.main import _COMMANDS, main
 from headway.live.exposition import Totals, exposition
 from headway.native import policies
@@ -110,16 +111,49 @@ def test_manual_and_completions_are_written(tmp_path):
     """The manual page names every command, and bash completes a command's name with the written completion."""
     written = manual.write(tmp_path)
 
-    assert len(written) == 3
+    assert len(written) == 4
     text = (tmp_path / "man/man1/headway.1").read_text()
     assert [name for name in _COMMANDS if f"headway {name}" not in text.replace("\\", "")] == []
+    completions = tmp_path / "bash-completion/completions/headway"
+    assert _completed(completions, tmp_path, "tra") == ["trace"]
+
+
+def _completed(completions: Path, folder: Path, *words: str) -> list[str]:
+    """Return the completions that bash finds for the last one of these words after `headway`, in a folder."""
     script = f"""
-        source {tmp_path}/bash-completion/completions/headway
-        COMP_WORDS=(headway tra); COMP_CWORD=1; _shtab_headway; echo "${{COMPREPLY[@]}}"
+        source {completions}
+        COMP_WORDS=(headway {" ".join(words)}); COMP_CWORD={len(words)}; _shtab_headway
+        printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     bash = shutil.which("bash")
-    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["trace"]
+    done = subprocess.run([bash, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    return [word.rstrip("/ ") for word in done.stdout.split()]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["report", "my"], ["my.hwt"]),
+        (["trace", "app"], ["app.py"]),
+        (["whatif", "my"], ["my.hwt"]),
+        (["report", "--html", "pa"], ["page.html"]),
+        (["watch", "-o", "fol"], ["folder"]),
+        (["lab", "conv"], ["convoy", "convoy-affinity", "convoy-cases", "convoy-switch-interval"]),
+        (["lab", "race", "slee"], ["sleep"]),
+    ],
+    ids=" ".join,
+)
+def test_bash_completes_files_and_experiments(words, found, tmp_path):
+    """Arguments that are files, folders or experiments are completed with those."""
+    for name in ("app.py", "my.hwt", "page.html"):
+        (tmp_path / name).touch()
+    (tmp_path / "folder").mkdir()
+    completions = tmp_path / "completions"
+    completions.write_text(script("bash"))
+
+    assert _completed(completions, tmp_path, *words) == found
+    # What the script does not know is left to bash, which completes names of files.
+    assert "complete -o bashdefault -o default -F _shtab_headway headway" in completions.read_text()
 
 
 def test_the_command_alone_shows_five_ways_in_80_columns(capsys):
@@ -135,7 +169,7 @@ def test_the_command_alone_shows_five_ways_in_80_columns(capsys):
     assert said.err == ""
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_completion_is_printed(shell, capsys):
     """The completion script of each shell names the commands."""
     assert main(["completion", shell]) == 0
