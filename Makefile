@@ -31,12 +31,12 @@ lab: setup ## Set everything up and run the quick lab (ARGS="countdown --standar
 		&& $(BIN)/headway lab $${later:+--provide "$(MAKE) --no-print-directory interpreters tools"} $(ARGS)
 
 .PHONY: test
-test: setup interpreters cpython-tests tools browser spin prometheus ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page
+test: setup web/node_modules/.installed interpreters cpython-tests tools browser spin prometheus ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page
 	@$(BESIDE) steps-beside ARGS=
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py $(ARGS)
 
 .PHONY: test-quick
-test-quick: setup ## The tests that start nothing: lint, types, native without sanitizers, the page, unit and property tests
+test-quick: setup web/node_modules/.installed ## The tests that start nothing: lint, types, native without sanitizers, the page, unit and property tests
 	@$(BESIDE) step-check step-native step-web step-quick PRESETS=dev
 
 # Steps whose results do not depend on the load of the machine; two run at a time.
@@ -119,7 +119,7 @@ native: ## Build the native library again
 	@touch native/CMakeLists.txt && $(MAKE) --no-print-directory setup
 
 .PHONY: check
-check: | setup ## Lint of all languages, format check, types, import directions, spelling
+check: web/node_modules/.installed | setup ## Lint of all languages, format check, types, import directions, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@# The caches are outside the tree, so that a fresh clone is checked as quickly as an old one.
@@ -129,6 +129,8 @@ check: | setup ## Lint of all languages, format check, types, import directions,
 	$(BIN)/python tools/check_language.py
 	$(BIN)/codespell
 	$(BIN)/shellcheck .ci/run tools/*.sh
+	@# The folder web/ has its settings.
+	cd web && PATH="$(CURDIR)/$(BIN):$$PATH" node node_modules/@biomejs/biome/bin/biome lint --diagnostic-level=warn --error-on-warnings .
 	find native -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/python tools/tidy.py
 	@tools/actionlint.sh
@@ -151,7 +153,7 @@ web: web/node_modules/.installed ## Build the page of the HTML report into the p
 .PHONY: test-web
 test-web: web/node_modules/.installed ## Check the page's types, its unit tests, and that the committed bundle is what its sources make
 	@$(BIN)/python tools/web_types.py --check
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/@biomejs/biome/bin/biome lint --error-on-warnings . && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: under the address and undefined-behaviour sanitizers, the thread sanitizer, then as users get it (PRESETS="dev" for another)
