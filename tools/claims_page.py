@@ -59,7 +59,7 @@ def page(run: lab.Run) -> Iterator[str]:
         if not line.startswith("files: "):
             yield f"| {_cell(line)} |"
     yield ""
-    yield f"Of {counted(run, verdicts).summary}."
+    yield f"The run judged {counted(run, verdicts).summary}."
     yield "`headway lab` makes the same page's figures for your machine, and `headway report last` shows them."
     yield ""
     yield "## The sources"

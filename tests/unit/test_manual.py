@@ -152,7 +152,7 @@ def test_bash_completes_files_and_experiments(words, found, tmp_path):
     completions.write_text(script("bash"))
 
     assert _completed(completions, tmp_path, *words) == found
-    # What the script does not know is left to bash, which completes names of files.
+    # The script leaves what it does not know to bash, which completes names of files.
     assert "complete -o bashdefault -o default -F _shtab_headway headway" in completions.read_text()
 
 

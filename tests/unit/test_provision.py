@@ -177,3 +177,25 @@ def test_a_failure_is_told_with_the_end_of_its_log(monkeypatch, capsys):
     assert "3.99 cannot be added: `make` failed" in said.err
     assert "hint: see the log" in said.err
     assert "3.11" in said.out
+
+
+@pytest.mark.parametrize(
+    ("name", "is_debian", "hint"),
+    [
+        ("3.14t", True, "this machine can have `headway interpreters --add 3.13t`"),
+        ("3.9", True, "this machine can have `headway interpreters --add 3.14 3.15`"),
+        ("3.14t", False, "`uv python install 3.14t` provides it where uv's host can be reached"),
+    ],
+)
+def test_a_name_that_nobody_provides_has_a_hint_that_helps(name, is_debian, hint, monkeypatch):
+    """The hint names a like interpreter that the distribution has, and never the program that just failed."""
+
+    def found():
+        if not is_debian:
+            raise provision.ProvisionError("this is not a Debian machine")
+
+    monkeypatch.setattr(door, "find_archive", found)
+
+    failures = provision.add([name], source="distribution", uv="", tell=SAID.append)
+
+    assert failures[name].hint == hint

@@ -29,8 +29,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def _arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yield the arguments of a parser and of its commands."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+    for action in parser._actions:  # noqa: SLF001 argparse has no other list
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in dict.fromkeys(action.choices.values()):
                 yield from _arguments(command)
         else:

@@ -25,7 +25,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.host.paths import cache_folder, interpreters_folder
 from headway.provision import uv_builds
 from headway.provision.apt import PrivateApt
-from headway.provision.archive import UV_HINT, ProvisionError
+from headway.provision.archive import ProvisionError, find_archive
 from headway.provision.built import SOURCE_SUITE, provide_built
 from headway.provision.commands import Talk
 from headway.provision.packaged import BINARY_SUITE, provide_packaged
@@ -101,6 +101,16 @@ def _from_uv(names: Sequence[str], uv: str, talk: Talk) -> dict[str, ProvisionEr
     return failures
 
 
+def _instead_of(name: str) -> str:
+    """Return the hint for a name that the distribution lacks, and that uv could not or should not provide."""
+    alike = [one for one in DISTRIBUTED if one.endswith("t") == name.endswith("t")]
+    try:
+        find_archive()
+    except ProvisionError:
+        return f"`uv python install {name}` provides it where uv's host can be reached"
+    return f"this machine can have `headway interpreters --add {' '.join(alike)}`"
+
+
 def _from_distribution(
     names: Sequence[str], talk: Talk, *, with_tests: bool, before: dict[str, ProvisionError]
 ) -> dict[str, ProvisionError]:
@@ -110,7 +120,8 @@ def _from_distribution(
     for name in names:
         if name not in DISTRIBUTED:
             why = f"the distribution's archive has {', '.join(DISTRIBUTED)} alone"
-            failures[name] = ProvisionError("; ".join(map(str, filter(None, (before.get(name), why)))), hint=UV_HINT)
+            reason = "; ".join(map(str, filter(None, (before.get(name), why))))
+            failures[name] = ProvisionError(reason, hint=_instead_of(name))
     if not targets:
         return failures
     prefix, cache = _folder(interpreters_folder()), _folder(cache_folder() / "provision")
