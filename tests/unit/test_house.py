@@ -240,6 +240,18 @@ def test_documented_commands_exist():
             assert command in _COMMANDS, f"{path}: headway {command}"
 
 
+def test_pages_with_figures_say_when_they_were_measured():
+    """The README, and each page of docs with several figures, names a year."""
+    figure = re.compile(r"\b\d[\d,.]*(?:-\d[\d.]*)? ?(?:%|ms|us|ns|s|MB|times)\b|\[\d[\d.]*[-,]")
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = {str(page.relative_to(ROOT)): page.read_text() for page in pages}
+
+    assert [
+        page for page, text in texts.items() if len(figure.findall(text)) >= 5 and not re.search(r"20\d\d", text)
+    ] == []
+    assert sum(len(figure.findall(text)) >= 5 for text in texts.values()) > 20
+
+
 def test_make_help_lists_every_target():
     """No .PHONY target is missing from `make help`."""
     targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
