@@ -130,6 +130,14 @@ def test_the_reason_of_a_launchs_end_is_an_error_and_no_warning(tmp_path):
     assert reasons("Fatal Python error: Aborted\n" + warning) == ["exit code 3: Fatal Python error: Aborted"]
 
 
+@pytest.mark.parametrize("progress", ["E   [100%]", "E                 [  5%]", "E [1/1]", "E       1.23s", "E"])
+def test_the_reason_of_a_launchs_end_is_no_line_of_progress(tmp_path, progress):
+    """An error in a set-up has an E in the progress under `-q`; the reason is the error itself."""
+    said = f"{progress}\n==== ERRORS ====\n    def port():\nE       OSError: [Errno 98] Address already in use\n"
+
+    assert launch(tmp_path, 1, said=said).failures == ["exit code 1: OSError: [Errno 98] Address already in use"]
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

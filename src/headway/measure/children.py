@@ -394,6 +394,9 @@ def kill(launch: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:
 
 _ERROR = re.compile(r"\b(?:\w*(?:error|exception|interrupt)|fault|aborted|killed)\b", re.IGNORECASE)
 
+_PROGRESS = re.compile(r"E +(\[ *\d+(%|/\d+)\]|[\d.]+\w+)")
+"""The line of progress of a test with an error in its set-up, under `-q`: a percentage, a count or a time at its end."""
+
 ANSWER = "launch.json"
 """The name of a launch's answer file in its folder."""
 
@@ -419,7 +422,7 @@ def _reason(done: "subprocess.CompletedProcess[str]") -> str:
     said = [
         line[2:].strip() if line.startswith("E ") else line.strip()
         for line in done.stdout.splitlines()
-        if line.startswith(("E ", "FAILED", "ERROR"))
+        if line.startswith(("E ", "FAILED", "ERROR")) and not _PROGRESS.fullmatch(line.rstrip())
     ]
     # Warnings stand there, too, and say nothing about the end.
     said = said or [line.strip() for line in done.stderr.splitlines() if _ERROR.search(line)][-1:]
