@@ -12,7 +12,7 @@ import pytest
 from headway.errors import UsageError
 from headway.measure import against
 from headway.measure.against import Sides, Worktree
-from headway.measure.children import Launched
+from headway.measure.children import End, Launched
 from headway.measure.measured import Measured
 
 CHILD = """
@@ -175,6 +175,42 @@ def test_only_rounds_that_both_have_had_took_turns():
     # Alternatives that took turns within a process still have.
     assert sides.here.measured["a"][0].turns == sides.here.measured["b"][0].turns == "5"
     assert sides.there.failures == ["exit code 3"]
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "only_second", "told"),
+    [
+        (1, 2, [True, True, True], True),
+        (1, 2, [True, True, False], False),  # an error that does not depend on the other process
+        (3, 0, [True, False, True], False),
+        (1, 0, [True], False),  # once in three launches
+        (0, 0, [], False),
+    ],
+)
+def test_failures_of_the_second_process_alone_tell_that_both_live_at_once(here, there, only_second, told):
+    """A port is taken once only: the second process of each pair fails, whichever tree it is of."""
+    sides = Sides(only_second=only_second)
+    for one, failed in ((sides.here, here), (sides.there, there)):
+        for place in range(3):
+            one.add(
+                Launched.failed("exit code 1: OSError") if place < failed else Launched(ends=[End(frozenset("a"), "")])
+            )
+    sides.tell_of_both()
+
+    reasons = {*sides.here.failures, *sides.there.failures}
+    assert all(("at the same time" in one and "HEADWAY_SIDE" in one) == told for one in reasons)
+    assert reasons == {end.why for end in (*sides.here.ends, *sides.there.ends) if end.why}
+
+
+@pytest.mark.parametrize(
+    ("why", "told"), [("exit code 1: OSError: in use", True), ("exit code 2: ImportError: x", False)]
+)
+def test_a_single_pair_tells_as_much_unless_a_module_is_lacking(why, told):
+    """One pair does not show whether the failure depends on the order; a module that is not there does not."""
+    sides = Sides(Launched(ends=[End(frozenset("a"), "")]), Launched.failed(why), [True])
+    sides.tell_of_both()
+
+    assert ("at the same time" in sides.there.failures[0]) == told
 
 
 def git(*arguments, where):

@@ -1,16 +1,42 @@
-"""Facts about a folder from git."""
+"""Facts about a folder from git.
 
+git calls its hooks with variables that name a repository, its index and more: `git commit -a` names the index that is
+being committed. A git that has them works on these, whatever its folder is, and `git worktree add` would replace the
+commit's content. So git runs without them here, and finds the repository of its folder.
+"""
+
+import functools
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from headway.errors import UsageError
 
-__all__ = ["commit_info", "git"]
+__all__ = ["clean_environment", "commit_info", "git"]
+
+_SETTINGS = {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
+"""The local variables that contain the user's settings (`git -c`, `safe.directory`); git passes them to submodules, too."""
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without git's variables that are about one repository."""
+    local = _local_variables() if any(name.startswith("GIT_") for name in os.environ) else frozenset()
+    return {name: value for name, value in os.environ.items() if name not in local}
+
+
+@functools.cache
+def _local_variables() -> frozenset[str]:
+    """Return the names of the variables that are about one repository; none without git."""
+    program = shutil.which("git")
+    if program is None:
+        return frozenset()
+    done = subprocess.run([program, "rev-parse", "--local-env-vars"], capture_output=True, text=True, check=False)
+    return frozenset(done.stdout.split()) - _SETTINGS
 
 
 def git(*arguments: str, where: Path, own_group: bool = False) -> str:
-    """Return the output of git.
+    """Return the output of git, which works on the repository of a folder, even if a hook of another one runs this process.
 
     Args:
         arguments: What git is to do.
@@ -26,6 +52,7 @@ def git(*arguments: str, where: Path, own_group: bool = False) -> str:
     done = subprocess.run(
         [program, *arguments],
         cwd=where,
+        env=clean_environment(),
         capture_output=True,
         text=True,
         errors="surrogateescape",  # names of files
@@ -35,7 +62,7 @@ def git(*arguments: str, where: Path, own_group: bool = False) -> str:
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
         raise UsageError(
-            f"`git {' '.join(arguments)}` failed in {where}: {said}", hint="name a revision of a repository"
+            f"`git {' '.join(arguments)}` failed in {where}: {said}", hint="run it there to see all that git says"
         )
     return done.stdout.strip()
 

@@ -24,7 +24,7 @@ from typing import final
 from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.host.packages import in_packages
-from headway.host.repository import git
+from headway.host.repository import clean_environment, git
 from headway.lab import stats
 from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
 from headway.measure.copies import installed, sources
@@ -32,6 +32,7 @@ from headway.measure.journal import Entry, Journal
 from headway.measure.result import Result
 
 __all__ = [
+    "SIDE",
     "TURN_OPTION",
     "Revision",
     "Sides",
@@ -43,6 +44,8 @@ __all__ = [
 ]
 
 TURN_OPTION = "--headway-turn-files"
+SIDE = "HEADWAY_SIDE"
+"""The environment variable of the two processes: "0" in this tree, "1" in the other one."""
 _SCRATCH = "headway-against-"
 
 _TESTS = {"test", "tests", "benchmark", "benchmarks"}
@@ -292,10 +295,36 @@ class _Side:
 @final
 @dataclass
 class Sides:
-    """The results of the launches of one test in this tree and in the other one."""
+    """The results of the launches of one test in this tree and in the other one.
+
+    Attributes:
+        here: Those in this tree.
+        there: Those in the other tree.
+        only_second: For each pair of which one process failed, whether that is the one that started second.
+    """
 
     here: Launched = field(default_factory=Launched)
     there: Launched = field(default_factory=Launched)
+    only_second: list[bool] = field(default_factory=list)
+
+    def tell_of_both(self) -> None:
+        """Add to the reasons of failures that two processes live at once, if that is what the failures look like.
+
+        A port or a file can be taken once only: the process that started second fails, in whichever tree it is. An
+        error of one tree's code fails in the process that started first as well.
+        """
+        both_fail = self.here.failures and self.there.failures
+        once = len(self.here.ends) == 1 and not _cannot_import(self.there)
+        if self.only_second and all(self.only_second) and (both_fail or once):
+            for one in (self.here, self.there):
+                one.failures = [f"{why} ({_AT_ONCE})" for why in one.failures]
+                one.ends = [replace(end, why=end.why and f"{end.why} ({_AT_ONCE})") for end in one.ends]
+
+
+_AT_ONCE = (
+    "both trees' processes live at the same time: what a test takes for itself, such as a port, must depend on "
+    f"`{SIDE}`"
+)
 
 
 @final
@@ -351,7 +380,13 @@ def measure_against(
         UsageError: A test is outside the repository.
     """
     found.update((test, Sides()) for test in tests)
-    elsewhere = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()])}
+    # Where a hook of git runs this session, its variables name this tree's repository and the index of the commit.
+    usual = {**clean_environment(), SIDE: "0"}
+    elsewhere = {
+        **clean_environment(),
+        SIDE: "1",
+        "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()]),
+    }
     for name in dict.fromkeys(test.partition("::")[0] for test in tests):
         tree.take_over(Path(name), top)
     lacking: set[str] = set()
@@ -367,26 +402,42 @@ def measure_against(
                 )
             # The session's folder may be new in this tree.
             their_folder.mkdir(parents=True, exist_ok=True)
-            places = [(how.folder, test, dict(os.environ), "")]
+            places: list[_Place] = [(how.folder, test, usual, "")]
             if test not in lacking:
                 places.append((their_folder, f"{theirs}::{name}", elsewhere, str(tree.here)))
-            with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
-                sides: list[_Side] = []
-                # The process that starts first may have the better core to its end, so each tree starts first equally
-                # often.
-                for where, what, environment, without in turns.in_order(places, block):
-                    own = Path(scratch) / str(len(sides))
-                    own.mkdir()
-                    side = _Side(how.command(what, own), where, environment, own, without=without)
-                    stack.callback(side.close)
-                    side.until_it_waits()
-                    sides.append(side)
-                _take_turns(sides, 0)
-                mine, *others = turns.in_order([side.launched() for side in sides], block)
+            launched = _launched(places, how, block)
+            mine, *others = turns.in_order(launched, block)
+            failed = [bool(one.failures) for one in launched]
+            if sum(failed) == 1 < len(failed):
+                found[test].only_second.append(failed[1])
             _keep(found[test], mine, others[0] if others else Launched(), uuid.uuid4().hex)
             if test not in lacking and (why := _cannot_import(found[test].there)):
                 lacking.add(test)
                 how.say(f"no more launches of it in the other tree: {why}")
+    for both in found.values():
+        both.tell_of_both()
+
+
+_Place = tuple[Path, str, Mapping[str, str], str]
+"""Where a process runs, pytest's name of its test there, its environment, and the tree whose code it must not import."""
+
+
+def _launched(places: Sequence[_Place], how: Launching, block: int) -> list[Launched]:
+    """Launch a test in each place, let the processes take turns, and return their results in the order of their starts.
+
+    The process that starts first may have the better core to its end, so each tree starts first equally often.
+    """
+    with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
+        sides: list[_Side] = []
+        for where, what, environment, without in turns.in_order(places, block):
+            own = Path(scratch) / str(len(sides))
+            own.mkdir()
+            side = _Side(how.command(what, own), where, environment, own, without=without)
+            stack.callback(side.close)
+            side.until_it_waits()
+            sides.append(side)
+        _take_turns(sides, 0)
+        return [side.launched() for side in sides]
 
 
 def _cannot_import(there: Launched) -> str:
