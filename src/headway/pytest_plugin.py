@@ -469,9 +469,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for line in table_lines(ours.groups, ours.earlier, ours.shown):
         terminalreporter.write_line(line)
     if any(entry.result.measured and not entry.result.of_launches for entry in ours.entries):
-        terminalreporter.write_line(
-            "intervals are of rounds within this process; `--headway-launches 5` measures in fresh processes"
+        rounds = (
+            "one process of each tree; `--headway-launches 6` measures in six"
+            if ours.sides
+            else "this process; `--headway-launches 5` measures in fresh processes"
         )
+        terminalreporter.write_line(f"intervals are of rounds within {rounds}")
     if ours.kept is not None:
         terminalreporter.write_line(
             f"stored as {ours.kept.run_id}: `headway report {ours.kept.run_id} --html FILE` shows it"
