@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 import pytest
-from made_traces import UNKNOWN_FRAME
+from made_traces import MS, START_NS, UNKNOWN_FRAME
 from told_traces import Script
 
 from headway.traces.analysis.holders import Holders
@@ -15,7 +15,7 @@ from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.frames import Frame
+from headway.traces.frames import Asleep, Evidence, Frame
 
 SOURCE = """\
 import threading
@@ -44,10 +44,12 @@ def more():
         pass
 def hog():
     pass
+def in_turn():
+    with ledger: query()
 """
 WORKER = Frame("/usr/lib/python3.13/concurrent/futures/thread.py", 89, "_worker", 70)
 GUNICORN = Frame("/v/lib/python3.13/site-packages/gunicorn/workers/gthread.py", 300, "ThreadWorker.handle", 290)
-IDLE, TRANSFER, AUDIT, MOVE, AGAIN, HOG, OUTSIDE = 1, 4, 5, 6, 8, 9, 10
+IDLE, TRANSFER, AUDIT, MOVE, AGAIN, HOG, OUTSIDE, IN_TURN = 1, 4, 5, 6, 8, 9, 10, 11
 SAME_ORDER = "acquire these locks in the same order everywhere, or use one lock for both"
 
 
@@ -67,17 +69,19 @@ def stalls(tmp_path):
             (23, "more", 22),
             (26, "hog", 25),
             (12, "audit", 11),
+            (28, "in_turn", 27),
         )
     ]
     frames = (UNKNOWN_FRAME, WORKER, GUNICORN, *lines)
 
-    def found(script, end_ms, *threads):
+    def found(script, end_ms, *threads, asleep=()):
         trace = dataclasses.replace(
             script.trace(end_ms, *threads, ended=False),
             frames=frames,
             # Stack 1 is an idle thread; stack 3 is a request, in which all others are.
-            stack_frame=np.array([0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
-            stack_parent=np.array([0, 0, 0, 2, 3, 3, 3, 3, 7, 3, 3]),
+            stack_frame=np.array([0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+            stack_parent=np.array([0, 0, 0, 2, 3, 3, 3, 3, 7, 3, 3, 3]),
+            evidence=Evidence(asleep=tuple(Asleep(START_NS + 1_000 * MS, 101 + thread) for thread in asleep)),
         )
         return [(one, stall_json(trace, one), stall_line(trace, one)) for one in find_stalls(trace, Thresholds())]
 
@@ -145,6 +149,16 @@ def test_a_wait_that_ends_was_no_deadlock(stalls, wakes):
 
     assert found
     assert all(part["deadlock"] == "no" for _, row, _ in found for part in row["parts"])
+
+
+def test_a_line_that_takes_a_lock_and_makes_a_call_may_be_in_the_call(stalls):
+    """Two threads take turns at such a line: the one that has the lock may wait for no thread."""
+    found = stalls(waiting(IN_TURN, IN_TURN), 3_000, "a", "b", "main", asleep=(0,))
+
+    assert len(found) == 2
+    for _, row, line in found:
+        assert "deadlock" not in line
+        assert all(part["deadlock"] == "no" for part in row["parts"])
 
 
 def test_a_row_of_an_earlier_version_has_no_such_word():

@@ -342,6 +342,8 @@ class Causes:
             if last < 0 or events.kind[last] != Kind.RELEASE:
                 return Circle.NO, ()  # it goes on
             at, sure = int(events.stack[last]), self._holders.is_sure(stack, owner)
+            if not takes(self._trace.frames[self._trace.stack_frame[at]], self._observed.changed):
+                return Circle.NO, ()  # it may be in another call of that line
             waited_ns = time_ns - int(events.time_ns[last])
             owners.append(LockHold((owner,), Doing.BLOCKED, self._trace.stack(at), waited_ns, sure))
             if owner == thread:
