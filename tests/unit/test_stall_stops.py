@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from made_traces import MS
@@ -10,6 +12,7 @@ from test_stalls import AT_POLL, AT_SLEEP, COMPUTE, SLEEP, at, loop, only, with_
 from told_traces import AT_COMPUTE, Script
 
 from headway.live import sampling
+from headway.live.ring import Ring
 from headway.live.sampling import Accounts, Stops
 from headway.traces.analysis.stall_model import Cause
 from headway.traces.analysis.stall_words import advice, stall_line
@@ -99,10 +102,13 @@ def test_the_kernel_tells_that_a_process_is_stopped():
             ):
                 process.send_signal(number)
                 os.waitpid(process.pid, ends)
-                assert accounts.is_stopped() is is_stopped
+                state, exits = accounts.state()
+                assert (state in sampling._STOPPED, exits) == (is_stopped, False)
         finally:
             process.kill()
-    assert not accounts.is_stopped()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert accounts.state() == (b"Z", True)
+    assert accounts.state() is None
     accounts.close()
 
 
@@ -118,7 +124,7 @@ def test_the_kernel_tells_that_a_process_is_stopped():
 def test_looks_bound_a_stop(monkeypatch, states, stops):
     """A stop lies between the last look before it and the first look after it; looks soon after others are left out."""
     turns = iter(states)
-    monkeypatch.setattr(Accounts, "is_stopped", lambda _: next(turns) == "T")
+    monkeypatch.setattr(Accounts, "state", lambda _: (next(turns).encode(), False))
     found = Stops(Accounts(os.getpid()))
     step_ns = sampling._STATE_NS
     for turn in range(len(states)):
@@ -126,3 +132,38 @@ def test_looks_bound_a_stop(monkeypatch, states, stops):
         found.look(1000 * step_ns + turn * step_ns + step_ns // 2)
 
     assert list(found.known) == [Stopped(*((1000 + one) * step_ns for one in row)) for row in stops]
+
+
+@pytest.mark.parametrize(
+    ("looks", "last_event", "until"),
+    [
+        ("RRR", 2, 0),
+        ("RRXXX", 1, 1001),
+        ("RRXXX", 2, 1001),
+        ("RRX-", 1, 1001),
+        ("RRXXX", 4, 0),
+        ("RRXR", 1, 0),
+    ],
+    ids=["lives", "exits", "an event just before", "gone", "a thread goes on", "another program"],
+)
+def test_a_process_that_exits_has_run_until_the_look_before(monkeypatch, looks, last_event, until):
+    """The kernel may take long to give back the memory of a process: that is no time of any of its threads."""
+    turns = iter(looks)
+    states = {"R": (b"R", False), "X": (b"R", True), "-": None}
+    monkeypatch.setattr(Accounts, "state", lambda _: states[next(turns)])
+    found = Stops(Accounts(os.getpid()))
+    for turn in range(len(looks)):
+        found.look((1000 + turn) * sampling._STATE_NS)
+
+    assert found.exits_ns((1000 + last_event) * sampling._STATE_NS) == until * sampling._STATE_NS
+
+
+def test_the_last_lap_ends_where_its_process_began_to_exit(monkeypatch):
+    """The end of the process is known only later, when the kernel has given back its memory."""
+    ring = object.__new__(Ring)
+    ring.gone_ns = 0
+    monkeypatch.setattr(Ring, "slots", lambda _: [SimpleNamespace(since_ns=7), SimpleNamespace(since_ns=5)])
+    ring._stops = cast(Stops, SimpleNamespace(exits_ns=lambda last_ns: 4 + last_ns))
+    ring.end()
+
+    assert ring.gone_ns == 11

@@ -8,7 +8,7 @@ from headway.live.proc import BEGIN_TICKS, FLAGS, STATE, stat
 if TYPE_CHECKING:
     from headway.native import Collection
 
-__all__ = ["Lived", "incarnation_in", "incarnation_of"]
+__all__ = ["Lived", "incarnation_in", "incarnation_of", "is_exiting"]
 
 _EXITING: Final = 0x4
 """PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat."""
@@ -19,6 +19,11 @@ _STACK: Final = 25
 
 _PERIOD_NS: Final = 250_000_000
 """The time between two looks: each reads a file of /proc, and there may be hundreds of processes."""
+
+
+def is_exiting(fields: list[str]) -> bool:
+    """Tell whether a process or a thread is exiting, from the fields of its `stat`: it runs none of its code any more."""
+    return bool(int(fields[FLAGS]) & _EXITING)
 
 
 def incarnation_of(pid: int) -> tuple[str, ...] | None:
@@ -38,7 +43,7 @@ def incarnation_in(fields: list[str]) -> tuple[str, ...] | None:
     Returns None if the process has ended.
     """
     # A process that is exiting may have no memory any more, before its state says so.
-    if fields[STATE] in "ZX" or int(fields[FLAGS]) & _EXITING:
+    if fields[STATE] in "ZX" or is_exiting(fields):
         return None
     return fields[BEGIN_TICKS], fields[_CODE], fields[_STACK]
 

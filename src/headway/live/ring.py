@@ -96,7 +96,7 @@ class Ring:
             self.pidfd, gone = watch_process(pid)
             failed.pop_all()
         self.gone_ns = time.monotonic_ns() if gone else 0
-        """When the process was first seen to have ended; 0: it has not."""
+        """Until when the process ran, as far as that was seen; 0: it has not ended."""
         self.finished = False
         """Whether the recording has ended in order, so that it has its own end: the process was not killed."""
         self.stopped = False
@@ -166,8 +166,12 @@ class Ring:
         return self.pidfd >= 0 or self._began is not None
 
     def end(self) -> None:
-        """Mark the process as ended now."""
-        self.gone_ns = self.gone_ns or time.monotonic_ns()
+        """Mark the process as ended now, or when it began to exit."""
+        self.gone_ns = self.gone_ns or self._ran_until_ns(time.monotonic_ns())
+
+    def _ran_until_ns(self, now_ns: int) -> int:
+        """Return until when the process has run: `now_ns`, unless it was seen exiting before."""
+        return self._stops.exits_ns(max((slot.since_ns for slot in self.slots()), default=0)) or now_ns
 
     def close(self) -> None:
         """Close everything. Events that the process records later are lost."""
@@ -295,16 +299,18 @@ class Ring:
             over = self._lived.over
         state = self._collection.copy(last=over)
         self.finished, self.stopped = state.ended, state.ended and not over
+        ran_until_ns = self._ran_until_ns(now_ns)
         if state.ended or over:
-            self.gone_ns = self.gone_ns or now_ns
+            self.gone_ns = self.gone_ns or ran_until_ns
         if state.lost_meta:
             self.blind = _TOO_MANY_STACKS
         self._homes.settle()
         if not self.stacks.gil:
             self.stacks.update()
-        self.laps = self._collection.laps(self.gone_ns or now_ns)
+        until_ns = self.gone_ns or ran_until_ns
+        self.laps = self._collection.laps(until_ns)
         if self.laps.open_loops or self.laps.open_pools:
-            self._note_late(now_ns)
+            self._note_late(until_ns)
 
     def _note_late(self, now_ns: int) -> None:
         """Note the threads whose laps take too long: when such a lap is reported, its thread may have ended."""
@@ -340,7 +346,7 @@ class Ring:
         since_ns = min(now_ns - _EVIDENCE_NS, oldest_ns or now_ns)
         laps = [
             one
-            for one in self._collection.late_laps(self.gone_ns or now_ns)
+            for one in self._collection.late_laps(self.gone_ns or self._ran_until_ns(now_ns))
             if not one.ended_ns or one.ended_ns >= since_ns
         ]
         self.stacks.update()

@@ -18,7 +18,9 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Self, final
 
+from headway.live.lived import is_exiting
 from headway.live.memory import ILL_FORMED, Memory
+from headway.live.proc import fields_of
 from headway.live.thread_ids import ThreadIds
 from headway.traces.codes import ENCODINGS, Code
 from headway.traces.frames import CoreTime, Frame, Stopped, text
@@ -49,6 +51,8 @@ _RUNNABLE = b"R"
 """The state of a thread that runs or could run."""
 _STANDS_STILL_NS = 20_000_000
 """More than the age of the account of a thread that runs: the kernel renews it at each tick, 10 ms apart at most."""
+_EXITING_NS = 10_000_000
+"""A thread that has an event so long after the first look at an exiting process shows that the process goes on."""
 _STOPPED = (b"T", b"t")
 """The states of a thread that a signal has stopped, and of one that a debugger has stopped (proc(5))."""
 
@@ -288,14 +292,18 @@ class Accounts:
         except (OSError, ValueError, IndexError):  # ValueError: the thread runs
             return False
 
-    def is_stopped(self) -> bool:
-        """Tell whether a signal or a debugger has stopped the process's first thread; False if the kernel does not tell."""
+    def state(self) -> tuple[bytes, bool] | None:
+        """Return the letter of the state of the process's first thread, and whether that thread is exiting.
+
+        None if the kernel does not tell, as of a process that is gone.
+        """
         try:
             if self._state < 0:
                 self._state = os.open(f"/proc/{self._pid}/task/{self._pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            return _state_in(os.pread(self._state, 100, 0)) in _STOPPED
-        except OSError:
-            return False
+            text = os.pread(self._state, 200, 0)
+            return _state_in(text), is_exiting(fields_of(text.decode("utf-8", "replace")))
+        except (OSError, ValueError, IndexError):
+            return None
 
     def close(self) -> None:
         """Close all files."""
@@ -317,7 +325,7 @@ def _state_in(stat: bytes) -> bytes:
 
 @final
 class Stops:
-    """The times for which a process was stopped. No thread runs then, so that no event tells it."""
+    """The times for which a process was stopped, and until when it ran. No thread runs then, so that no event tells it."""
 
     def __init__(self, accounts: Accounts) -> None:
         """Begin without a look."""
@@ -325,6 +333,10 @@ class Stops:
         self._looked_ns = self._running_ns = 0
         self.known: deque[Stopped] = deque(maxlen=_MOST_STOPS)
         """The last stops, the oldest first; the last one may go on."""
+        self._alive_ns = self._exiting_ns = 0
+        """The last look at which the process was not exiting, and the first one at which it was."""
+        self._outlives = False
+        """Whether threads of the process have gone on after its first one."""
 
     def look(self, now_ns: int) -> None:
         """Look whether the process is stopped, unless the last look was just before."""
@@ -333,10 +345,28 @@ class Stops:
         self._looked_ns = now_ns
         self._running_ns = self._running_ns or now_ns
         before = self.known.pop() if self.known and self.known[-1].running_ns == self._running_ns else None
-        if self._accounts.is_stopped():
+        state = self._accounts.state()
+        if state is not None and state[1]:
+            self._exiting_ns = self._exiting_ns or now_ns
+        elif state is not None:
+            self._alive_ns, self._exiting_ns = now_ns, 0
+        if state is not None and state[0] in _STOPPED:
             since_ns = before.since_ns if before is not None else now_ns
             self.known.append(Stopped(self._running_ns, since_ns, now_ns, now_ns))
             return
         self._running_ns = now_ns
         if before is not None:
             self.known.append(replace(before, runs_ns=now_ns))
+
+    def exits_ns(self, last_ns: int) -> int:
+        """Return the last look before the process began to exit; 0: it has not begun, as far as is known.
+
+        The kernel gives back the memory of a process before it tells that the process has ended: up to a second for each
+        few GB. No thread runs code then.
+
+        Args:
+            last_ns: The time of the last event of any thread. A process may go on without its first thread.
+        """
+        if self._exiting_ns and last_ns >= self._exiting_ns + _EXITING_NS:
+            self._outlives = True
+        return 0 if self._outlives or not self._exiting_ns else self._alive_ns
