@@ -82,7 +82,7 @@ def test_only_a_loop_is_late_for_lack_of_a_core(monkeypatch, loops, is_late):
     ring.laps = cast(Laps, SimpleNamespace(loops=loops))
     ring._limits = Limits()
     ring._stops = cast(Stops, SimpleNamespace(look=lambda _: None))
-    ring._long_waits, ring._queued_ns, ring._accounted_ns = {}, {}, {}
+    ring._long_waits, ring._queued_ns, ring._accounted = {}, {}, {}
 
     assert ring.look(S) == (False, False)
     assert ring.look(2 * S) == (is_late, False)

@@ -51,7 +51,11 @@ _TOO_MANY_STACKS: Final = (
 _OFTEN_NS, _RARELY_NS = 15_000_000, 200_000_000
 """The time between two samples of a hold: at first, and at most."""
 _AWAY_NS: Final = 10_000_000
-"""The time away from the GIL after which a thread's account is read: then, and again when the thread is back."""
+"""The time away from the GIL after which a thread's account is read: then, now and then, and when the thread is back."""
+_AWAY_AGAIN_NS: Final = 100_000_000
+"""The time away after which the account is read again, and from there on at times that grow by half."""
+_MOST_AGAIN: Final = 4
+"""The largest number of threads that are looked at again in one pass because they are still away: most are idle."""
 _STILL: Final = 5
 """An event loop that does one thing for this fraction (1 / _STILL) of the shortest stall is looked at."""
 _MOST_STILL: Final = 64
@@ -120,8 +124,9 @@ class Ring:
         self._accounts = Accounts(pid)
         self._stops = Stops(self._accounts)
         self._long_waits: dict[int, int] = {}
-        self._accounted_ns: dict[int, int] = {}
-        """By serial: the beginning of the state that the thread was in when its account was last read."""
+        self._accounted: dict[int, tuple[int, int]] = {}
+        """By serial: the beginning of the state that the thread was in when its account was last read, and from which length
+        of a time away the next look is due."""
         self._late: dict[int, tuple[int, str]] = {}
         """By serial: the native id and the name of a thread with a lap that takes too long. Its slot may be another's later."""
         self._have_room()
@@ -216,6 +221,7 @@ class Ring:
         away: set[int] = set()
         holding: set[int] = set()
         waits = False
+        again = 0
         for slot in self.slots():
             since_ns = now_ns - slot.since_ns
             if slot.serial in loops and slot.state:
@@ -225,10 +231,14 @@ class Ring:
                 holding.add(slot.tid)
                 self._sample(slot, now_ns)
             waits = waits or (slot.state == WAITING and since_ns >= self._limits.wait_ns)
+            is_known = self._accounted.get(slot.serial, (-1, 0))[0] == slot.since_ns
+            if is_known and slot.state == IDLE and again >= _MOST_AGAIN:
+                continue
             if len(looked_at) < _MOST_TIDS and self._is_due(slot, since_ns):
                 looked_at[slot.tid] = None
                 if slot.state == IDLE:
                     away.add(slot.tid)
+                    again += is_known
             worst_ns = slot.worst_wait_ns
             if worst_ns >= self._limits.wait_ns and self._long_waits.get(slot.serial, 0) != worst_ns:
                 self._long_waits[slot.serial] = worst_ns
@@ -241,7 +251,7 @@ class Ring:
                 queued = queued or (tid in of_loops and seen.queued_ns - before_ns >= self._limits.loop_ns)
                 self._queued_ns[tid] = seen.queued_ns
         self._have_room()
-        for kept in (self._long_waits, self._queued_ns, self._accounted_ns):
+        for kept in (self._long_waits, self._queued_ns, self._accounted):
             if len(kept) > _MOST_SLOTS:
                 kept.clear()
         return queued, waits
@@ -249,20 +259,21 @@ class Ring:
     def _is_due(self, slot: Slot, since_ns: int) -> bool:
         """Tell whether a thread's account is due: the thread does one thing for long, or has just finished that thing.
 
-        A hold and a wait are looked at again and again, a thread that is away only once. The system reports time
-        without a core only when that time is over, so the end must be seen, too.
+        A hold and a wait are looked at again and again, a thread that is away ever more rarely. The system reports time
+        without a core only when that time is over, so the end must be seen, too. But a thread that ends right after a
+        call has no account then.
         """
-        known_ns = self._accounted_ns.get(slot.serial)
+        known_ns, again_ns = self._accounted.get(slot.serial, (-1, 0))
         lasts = (
             (slot.state == HOLDING and since_ns >= _SAMPLED_NS)
             or (slot.state == WAITING and since_ns >= self._limits.wait_ns // 2)
-            or (slot.state == IDLE and since_ns >= _AWAY_NS and known_ns != slot.since_ns)
+            or (slot.state == IDLE and since_ns >= (again_ns if known_ns == slot.since_ns else _AWAY_NS))
         )
-        is_over = known_ns is not None and known_ns != slot.since_ns
+        is_over = known_ns >= 0 and known_ns != slot.since_ns
         if lasts:
-            self._accounted_ns[slot.serial] = slot.since_ns
+            self._accounted[slot.serial] = slot.since_ns, max(_AWAY_AGAIN_NS, since_ns + since_ns // 2)
         elif is_over:
-            del self._accounted_ns[slot.serial]
+            del self._accounted[slot.serial]
         return lasts or is_over
 
     def _account(self, tid: int, *, is_away: bool, holds: bool) -> CoreTime | None:
@@ -340,7 +351,7 @@ class Ring:
 
         `oldest_ns` is the time from which they are wanted, if that is earlier; 0: there is none.
         """
-        still = (slot for slot in self.slots() if slot.serial in self._accounted_ns)
+        still = (slot for slot in self.slots() if slot.serial in self._accounted)
         for slot in itertools.islice(still, _MOST_STILL):
             self._account(slot.tid, is_away=slot.state == IDLE, holds=slot.state == HOLDING)
         since_ns = min(now_ns - _EVIDENCE_NS, oldest_ns or now_ns)
