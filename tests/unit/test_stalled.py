@@ -18,11 +18,11 @@ from headway.traces import writer
 @pytest.fixture
 def analyse(tmp_path, monkeypatch):
     """Return a function that analyses a recording in memory, of a thread that waited for 300 ms; the log is app's."""
-    trace = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302).trace(400, "waits", "holds")
-    data = writer.write(trace, tmp_path / "whole.hwt").read_bytes()
     (tmp_path / "stalls").mkdir()
 
-    def run():
+    def run(**process):
+        script = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302)
+        data = writer.write(script.trace(400, "waits", "holds", **process), tmp_path / "whole.hwt").read_bytes()
         file = save_to_memory(lambda file: os.write(file, data) and None)
         told = {
             "evidence": {},
@@ -56,6 +56,20 @@ def test_a_recording_in_memory_is_told_and_leaves_no_file(analyse, tmp_path, cap
     assert "waits waited" in output.err
     assert output.err.endswith(" [no recording]\n")
     assert len(json.loads(output.out)["stalls"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("multiprocessing.spawn", "app"), ("multiprocessing.forkserver", "app"), ("app.py", "app.py")],
+)
+def test_a_process_of_multiprocessing_has_the_name_of_what_is_watched(analyse, tmp_path, capfd, program, name):
+    """All workers of a server, or of a Dask cluster, would have one name, which the user has never written."""
+    assert analyse(program=program) == 0
+
+    row = json.loads((tmp_path / "stalls" / "app.stalls.jsonl").read_text())
+    assert row["program"] == name
+    assert row["line"].startswith(f"{name} (")
+    assert f"headway: {name} (" in capfd.readouterr().err
 
 
 def test_a_stderr_that_cannot_be_written_costs_no_result(analyse, tmp_path, monkeypatch, capfd):

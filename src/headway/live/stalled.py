@@ -31,9 +31,10 @@ from headway.traces.model import Trace
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 
-__all__ = ["main", "stalls_to_tell", "with_its_end"]
+__all__ = ["main", "stalls_to_tell", "with_its_end", "with_its_program"]
 
 _FEW = 3
+_LOG = ".stalls.jsonl"
 _MOST_LOG_BYTES = 32 << 20
 
 
@@ -50,7 +51,8 @@ def main(partial: Path) -> int:
     finally:
         os.close(file)
     _turn_over(Path(told["log"]))
-    trace, known = with_late_threads(with_its_end(read(partial), told["gone_ns"])), Told(told["told"], told["parts"])
+    trace = with_its_program(with_its_end(read(partial), told["gone_ns"]), Path(told["log"]))
+    trace, known = with_late_threads(trace), Told(told["told"], told["parts"])
     found = []
     rows = []
     place = here()
@@ -85,6 +87,16 @@ def with_its_end(trace: Trace, gone_ns: int) -> Trace:
         return trace
     end_ns = trace.end_ns if trace.process.ended else max(trace.end_ns, gone_ns)
     return replace(trace, end_ns=end_ns, process=replace(trace.process, ended=False))
+
+
+def with_its_program(trace: Trace, log: Path) -> Trace:
+    """Return the trace with the name of what is watched, such as `uvicorn`, where multiprocessing has started its process.
+
+    The command line of such a process names multiprocessing only. The log, as each recording, has the name at its begin.
+    """
+    if not trace.process.program.startswith("multiprocessing."):
+        return trace
+    return replace(trace, process=replace(trace.process, program=log.name.removesuffix(_LOG)))
 
 
 def stalls_to_tell(trace: Trace, told: dict[str, Any], known: Told) -> Iterator[Stall]:
@@ -147,7 +159,7 @@ def _turn_over(log: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found = os.fstat(file)
             if found.st_size >= _MOST_LOG_BYTES and os.path.samestat(found, log.stat()):
-                log.replace(log.with_name(f"{log.name.removesuffix('.stalls.jsonl')}.old.stalls.jsonl"))
+                log.replace(log.with_name(f"{log.name.removesuffix(_LOG)}.old.stalls.jsonl"))
         finally:
             os.close(file)
 
