@@ -15,7 +15,6 @@ import pytest
 from headway.cli.main import main
 from headway.errors import ScenarioError
 from headway.sim import library, parameters
-from headway.sim.compile import compile_scenario
 from headway.sim.machine import load
 from headway.sim.parse import parse
 from headway.sim.ranking import WORTH, rank
@@ -25,22 +24,9 @@ from headway.sim.replay.learn import learn
 from headway.sim.replay.trace import predicted_trace
 from headway.sim.run import Job, run
 from headway.sim.whatif import predict
-from headway.traces.calls import Call
 from headway.traces.writer import write
 
 COSTS = load("preset")
-CALLS = {
-    "sleep": Call.SLEEP,
-    "every": Call.SLEEP,
-    "receive": Call.RECEIVE,
-    "reply": Call.SEND,
-    "send": Call.SEND,
-    "answer": Call.RECEIVE,
-    "run": Call.RUN,
-    "lock": Call.LOCK,
-    "put": Call.LOCK,
-    "get": Call.LOCK,
-}
 MATCHER = parse(
     """
 cores = 2
@@ -127,10 +113,7 @@ def trace_of(scenario, seed):
 
 
 def model_of(scenario, seed=1):
-    """Return the model of a simulated trace, in which each step's call is known as if from a program's source."""
-    steps = compile_scenario(scenario, COSTS, seed).steps
-    calls = {number: CALLS.get(step.word, Call.UNKNOWN) for number, (_, step) in enumerate(steps, 1)}
-    return learn(trace_of(scenario, seed), COSTS, calls)
+    return learn(trace_of(scenario, seed), COSTS)
 
 
 def cores_of(scenario):
@@ -325,19 +308,19 @@ def test_hand_overs_take_as_long_as_in_the_trace():
     scenario = scenario_of("t6", {})
     slow = {name: tuple(3 * one for one in COSTS.costs[name]) for name in (*fit._WAKING, *fit._SLEEPING)}
     trace = run(Job(scenario, replace(COSTS, costs={**COSTS.costs, **slow}), 1, max_events=300_000)).trace
-    steps = compile_scenario(scenario, COSTS, 1).steps
-    calls = {number: CALLS.get(step.word, Call.UNKNOWN) for number, (_, step) in enumerate(steps, 1)}
+
+    calls = learn(trace, COSTS).kinds
 
     def median_ns(model):
         replayed = predicted_trace(model, NOTHING, COSTS, cores=2, length_ns=1_000_000_000)
         return np.median(fit.hand_overs(replayed, replayed.start_ns, replayed.end_ns, calls).waited)
 
     truth_ns = np.median(fit.hand_overs(trace, trace.start_ns, trace.end_ns, calls).waited)  # type: ignore[type-var]
-    assert off(median_ns(learn(trace, COSTS, calls)), truth_ns) > 0.5
-    fitted = fit.model_of(trace, COSTS, cores=2, calls=calls)
+    assert off(median_ns(learn(trace, COSTS)), truth_ns) > 0.5
+    fitted = fit.model_of(trace, COSTS, cores=2)
     assert off(median_ns(fitted), truth_ns) < 0.15
     assert any("as the hand-offs in the trace show" in one.text for one in fitted.rests_on)
-    assert fit.model_of(trace, COSTS, cores=1, calls=calls).own_costs == learn(trace, COSTS, calls).own_costs
+    assert fit.model_of(trace, COSTS, cores=1).own_costs == learn(trace, COSTS).own_costs
 
 
 def test_without_a_role_the_others_have_its_time():

@@ -188,8 +188,8 @@ def test_the_trace_is_one_of_the_first_seed(app, capsys, tmp_path):
     assert trace.process.program == "app (simulated)"
     assert sorted(thread.name for thread in trace.threads) == ["server", "worker 0", "worker 1"]
     assert {(frame.filename, frame.line, frame.function) for frame in trace.frames} >= {
-        ("app.toml", 6, "worker"),
-        ("app.toml", 8, "server"),
+        ("app.toml", 6, "worker: hold"),
+        ("app.toml", 8, "server: done"),
     }
     capsys.readouterr()
     assert main(["report", str(path), "--json"]) == 0

@@ -248,7 +248,7 @@ def test_a_hold_that_never_ends_is_where_the_traces_were_interrupted(model):
     burner = next(index for index, thread in enumerate(trace.threads) if thread.name == "burner")
     stacks = holds.stack[(holds.thread == burner) & ~holds.open]
 
-    assert {trace.frames[trace.stack_frame[stack]].function for stack in stacks} == {"burner"}
+    assert {trace.frames[trace.stack_frame[stack]].function for stack in stacks} == {"burner: compute"}
 
 
 def test_a_predicted_trace_ends_where_its_events_have_no_room(model):

@@ -1,13 +1,17 @@
 """Makes a Trace of the events of a simulated run; report, page and exports take it like any other."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.native_sim import Spec
 from headway.sim.compile import Compiled
 from headway.sim.scenario import STOCK, Scenario
+from headway.sim.steps import name_of
 from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Loss, Process, Thread, Trace
 
 __all__ = ["START_NS", "end_of", "events_of", "gils_of", "trace_of"]
@@ -25,7 +29,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
     """Return the trace of a run, warm-up included. Nothing in it depends on the date or on this machine.
 
     All GILs are in one trace, as those of sub-interpreters are, also if the scenario has processes. A stack is one
-    frame: the step's line in the scenario's file, and the role as its function.
+    frame: the step's line in the scenario's file, and the role and the step as its function (`headway.sim.steps`).
 
     Args:
         scenario: The scenario that was run.
@@ -55,7 +59,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
             start_realtime_ns=START_NS,
             interval_us=max(1, next((gil.interval_ns for gil in spec.gils), 5_000_000) // 1_000),
             ended=True,
-            core_count=spec.core_count,
+            core_count=_core_count(spec),
             policy=next((one.policy for one in scenario.processes if one.policy != STOCK), ""),
         ),
         start_ns=START_NS,
@@ -103,6 +107,13 @@ def gils_of(count: int) -> tuple[Gil, ...]:
     )
 
 
+def _core_count(spec: Spec) -> int:
+    """Return the number of cores on which threads of Python may run. A recording has that number, not the machine's."""
+    machine = (1 << spec.core_count) - 1
+    masks = [role.cores or machine for role in spec.roles if role.gil >= 0]
+    return functools.reduce(operator.or_, masks, 0).bit_count() or spec.core_count
+
+
 def _frames(scenario: Scenario, compiled: Compiled) -> tuple[tuple[Frame, ...], NDArray[np.int64]]:
     """Return distinct frames, and the frame of each stack: stack n is the n-th step."""
     frames = {Frame("", 0, "?"): 0}
@@ -111,7 +122,7 @@ def _frames(scenario: Scenario, compiled: Compiled) -> tuple[tuple[Frame, ...], 
     for number, (role, step) in enumerate(compiled.steps, 1):
         first = role.program[0].line
         # If the lines are not known, the steps' numbers tell them apart.
-        frame = Frame(source, step.line or number, role.name, first or number)
+        frame = Frame(source, step.line or number, name_of(role, step), first or number)
         of_stack.append(frames.setdefault(frame, len(frames)))
     return tuple(frames), np.array(of_stack, dtype=np.int64)
 

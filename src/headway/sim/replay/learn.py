@@ -25,10 +25,11 @@ from headway.sim.replay.refused import no_gil, refused, too_many
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import left_out, overview_of, window
 from headway.sim.scenario import STOCK
+from headway.sim.steps import call_in
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.words import duration
 from headway.traces.analysis.words import role as role_of
-from headway.traces.calls import Call, call_at, sleep_ns_at, timeout_ns_at
+from headway.traces.calls import Call, sleep_ns_at, timeout_ns_at
 from headway.traces.model import Frame, Trace
 from headway.traces.overview import Overview
 from headway.traces.sources import edited
@@ -180,7 +181,7 @@ def learn(
     filenames = {frame.filename for frame in frames.values() if frame is not None}
     changed = edited(trace, filenames)
     kinds = {
-        stack: call_at(frame, changed) if calls is None else calls.get(stack, Call.UNKNOWN)
+        stack: call_in(trace, frame, changed) if calls is None else calls.get(stack, Call.UNKNOWN)
         for stack, frame in frames.items()
     }
     cores = trace.process.core_count

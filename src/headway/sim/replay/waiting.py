@@ -18,6 +18,7 @@ from headway.native_sim import OpKind
 from headway.printable import printable
 from headway.sim.replay.change import NOTHING, Change, left_out, members, role_named
 from headway.sim.replay.learn import Actor, Model
+from headway.sim.steps import awaits_a_lock
 from headway.traces.analysis.words import listed
 from headway.traces.calls import takes_a_lock
 from headway.traces.frames import Frame
@@ -67,8 +68,9 @@ def without_lost_waits(model: Model, change: Change) -> Model:
 def lock_lines(model: Model) -> dict[int, str]:
     """Return the line, for each stack of the model in which a `with` of the program or of a library awaits a lock.
 
-    That may be a semaphore or a condition's lock, too. Other lines that acquire a lock are left out: a lock that one
-    thread acquires and another releases may be a signal, which has an order as a queue has.
+    In a simulated program, it is the line of a step. That may be a semaphore or a condition's lock, too. Other lines
+    that acquire a lock are left out: a lock that one thread acquires and another releases may be a signal, which has an
+    order as a queue has.
     """
     trace = model.trace
     stacks = {stack: trace.stack(stack) for stack in model.kinds if stack}
@@ -77,7 +79,7 @@ def lock_lines(model: Model) -> dict[int, str]:
     return {
         stack: f"{printable(frame.filename)}:{frame.line}"
         for stack, frame in takers.items()
-        if frame.filename not in changed and _enters(stacks[stack], frame, changed)
+        if awaits_a_lock(trace, frame) or (frame.filename not in changed and _enters(stacks[stack], frame, changed))
     }
 
 
