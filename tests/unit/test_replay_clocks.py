@@ -202,3 +202,19 @@ def test_sleeps_until_times_that_are_not_known_are_outside_the_model():
         at_us += int(rng.integers(6000, 12000))
     model = learn(trace_of(rows, until_ns=2200 * MS), COSTS, {1: Call.UNKNOWN, 2: Call.SLEEP})
     assert any("sleeps the less the longer it waited before" in one for one in model.outside)
+
+
+def test_receives_of_a_peer_keep_no_clock():
+    """A receive is replayed with the time in which its peer answers, also if the peer answers at times of a clock."""
+    rng = np.random.default_rng(1)
+    rows = []
+    for stroke_us in range(0, 2_000_000, 10_000):
+        work_us = int(rng.uniform(100, 5000))
+        rows += turn(stroke_us + int(rng.exponential(10)), 0, holds_us=work_us, stack=2)
+        rows += turn(stroke_us + work_us + 200, 0, holds_us=5, stack=1)
+    calls = {0: Call.UNKNOWN, 1: Call.RECEIVE, 2: Call.SEND}
+
+    model = learn(trace_of(rows, until_ns=rows[-1][0] * US), COSTS, calls)
+
+    assert OpKind.ANSWER in model.actors[0].ops["kind"]
+    assert not any("keeps a clock" in one.text for one in model.rests_on)

@@ -111,6 +111,26 @@ def test_an_event_loop_whose_clients_pause_is_outside_the_model():
     assert not any("peers pause" in one for one in prompt.outside)
 
 
+def behind(hold_us):
+    """Return the rows of an event loop that waits for the GIL after its answer, and then polls for less than 0.1 ms."""
+    rows = []
+    for at in range(0, 200 * (hold_us + 400), hold_us + 400):
+        rows += turn(at, 0, holds_us=10, stack=1)  # receives
+        rows += turn(at + 11, 0, holds_us=200, stack=2)  # sends
+        rows += turn(at + 215, 0, waits_us=hold_us, holds_us=100, stack=3)  # then polls
+    return rows
+
+
+def test_a_loop_that_waited_for_the_gil_has_no_clients_that_pause():
+    """The time from an answer to the loop's own next poll is not the clients', even if that poll slept for a little."""
+    (port,) = (model := served(behind(5000), {**KINDS, 3: Call.POLL})).ports
+
+    slept_ns = model.seen.bursts[0].away_ns[model.seen.bursts[0].stack == 3]
+    assert np.median(slept_ns) > 50 * US
+    assert port.pause_ns == 0
+    assert not any("peers pause" in one for one in model.outside)
+
+
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60),
     st.integers(1, 4),

@@ -58,6 +58,12 @@ class Bursts:
         """The length of each turn."""
         return self.end_ns - self.want_ns
 
+    def typical_away_ns(self) -> dict[int, int]:
+        """Return the typical length of calls, by stack, for the stacks where some length is known."""
+        known = self.away_ns >= 0
+        stacks = np.unique(self.stack[known])
+        return {int(stack): int(np.median(self.away_ns[(self.stack == stack) & known])) for stack in stacks}
+
 
 @final
 @dataclass(frozen=True, eq=False)

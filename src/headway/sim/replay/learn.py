@@ -370,7 +370,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
     posts = [wakes.posts.get((thread, index), ()) for index in range(len(bursts))]
     hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts], kinds)
-    typical = _typical_away(bursts)
+    typical = bursts.typical_away_ns()
     sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns, building.cores)
     peer = building.peers[thread]
     port = next((index for index, one in enumerate(building.ports) if thread in one.threads), -1)
@@ -433,6 +433,10 @@ def _clocks(
     others = np.array(
         [any((thread, index) in some for some in (wakes.takes, wakes.timed_out, parts)) for index in range(len(bursts))]
     )
+    if (
+        building.peers[thread].answers or building.peers[thread].always_there
+    ):  # what the thread receives has its own time
+        others |= np.array([building.kinds[int(stack)] is Call.RECEIVE for stack in bursts.stack])
     found = find_clocks(bursts, building.kinds, others, AT_ONCE_NS)
     for period_ns in found.periods_ns:
         text = (
@@ -490,10 +494,3 @@ def _hold(
         rows.append((OpKind.POST, 0, semaphore, where, 0, 0))
     if hot_ns > done_ns:
         rows.append((OpKind.HOLD, 0, 0, where, index + 1, hot_ns - done_ns))
-
-
-def _typical_away(bursts: Bursts) -> dict[int, int]:
-    """Return the typical length of calls, by stack, for the stacks where some length is known."""
-    known = bursts.away_ns >= 0
-    stacks = np.unique(bursts.stack[known])
-    return {int(stack): int(np.median(bursts.away_ns[(bursts.stack == stack) & known])) for stack in stacks}

@@ -32,6 +32,8 @@ _ALMOST_ALL = (2, 98)
 """Percentiles that leave out the window's ends and calls that were misread."""
 _SOON = 10.0
 """A client that is back within this many times the least time on this machine sends its next request at once."""
+_MOSTLY = 2
+"""A poll slept for most of the time since an answer if that is less than this many times its own length."""
 _STEPS = 50
 """The length of a piece of an exchange: misread calls add up over the whole exchange, but hardly in a piece."""
 _MOST_AT_A_TIME = 16
@@ -226,15 +228,17 @@ def _at_once(seen: Seen, parts: Mapping[_Key, Part], costs: Costs) -> bool:
 def _pause_ns(seen: Seen, calls: _Calls, parts: Mapping[_Key, Part], costs: Costs) -> int:
     """Return how long an event loop's clients pause: the typical time from an answer to a request that its poll slept for.
 
-    Requests that waited already tell nothing. The result is 0 if the requests came soon, or were too few.
+    Requests that waited already tell nothing. Nor does a poll that began late, as it does if the loop waited for the GIL
+    after its answer: most of that time is the loop's own. The result is 0 if the requests came soon, or were too few.
     """
     polls = set(calls.slept.tolist())
+    away_ns = seen.bursts[calls.thread].away_ns
     pauses_ns = []
     answered_ns = None
     for at_ns, (_, burst), part in _in_order(seen, parts):
         if part is Part.REPLY:
             answered_ns = at_ns
-        elif burst in polls and answered_ns is not None:
+        elif burst in polls and answered_ns is not None and at_ns - answered_ns < _MOSTLY * away_ns[burst]:
             pauses_ns.append(at_ns - answered_ns)
     pause_ns = int(np.median(pauses_ns)) if len(pauses_ns) >= _FEW else 0
     return pause_ns if pause_ns >= _SOON * turnaround_ns(costs) else 0
