@@ -39,7 +39,7 @@ class result:
 """
 
 
-def function_of(kind, *, by_name=False, inputs=2, changes_arguments=False, pickle_s=1e-5) -> Any:
+def function_of(kind, *, by_name=False, inputs=2, changes_arguments=False, pickle_s=1e-5, unpicklable=()) -> Any:
     """Return a function of which only its kind, and what matters about its arguments, are known."""
     return SimpleNamespace(
         kind=kind,
@@ -47,6 +47,7 @@ def function_of(kind, *, by_name=False, inputs=2, changes_arguments=False, pickl
         inputs=inputs,
         changes_arguments=changes_arguments,
         pickle_s=pickle_s,
+        unpicklable=unpicklable,
         call_s=0.02,
     )
 
@@ -199,6 +200,14 @@ def test_no_guard_measures_the_copies_of_arguments(tmp_path):
     assert "a call changes its arguments" in told["threads", 32][1]
     compile(told["threads", 32][1], "pasted", "exec")
     assert unguarded(target, function_of("plain", pickle_s=1.0), "threads", 32) == ""
+
+
+def test_no_guard_copies_arguments_that_cannot_be_pickled(tmp_path):
+    """The pickle in such a guard would raise; the code says that there is no guard."""
+    target = with_inputs(parse_target("app:total", cwd=tmp_path), "app:generators")
+    function = function_of("plain", changes_arguments=True, unpicklable=("its arguments",))
+    assert guard_for(target, function, "threads", 2, 1.5) == ""
+    assert "cannot be copied" in unguarded(target, function, "threads", 2)
 
 
 WAITS = """

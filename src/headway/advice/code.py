@@ -268,6 +268,8 @@ _COPYING = 0.05
 
 def _can_have_copies(function: Function, model: str, workers: int) -> bool:
     """Tell whether a guard may copy the arguments in each of its calls: threads copy theirs one after the other."""
+    if "its arguments" in function.unpicklable:
+        return False
     return function.pickle_s * (workers if model == "threads" else 1) <= _COPYING * function.call_s
 
 
@@ -279,6 +281,8 @@ def unguarded(target: Target, function: Function, model: str, workers: int) -> s
         or _can_have_copies(function, model, workers)
     ):
         return ""
+    if "its arguments" in function.unpicklable:
+        return "\n# no test guards this: a call changes its arguments, which cannot be copied for each call of a test\n"
     return "\n# no test guards this: a call changes its arguments, and new ones for each call of a test take too long beside it\n"
 
 

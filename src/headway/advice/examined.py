@@ -81,6 +81,7 @@ class Function:
         cpu_share: The share of that time in which the process computes; the rest is waiting.
         cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
         input_bytes, result_bytes: The sizes of the pickles.
+        anew_s: The time to make the arguments of a call anew, if the function of the inputs makes them; 0 for copies.
         own_bytes: The size of the function's own pickle, which goes with each call: its name, or a method's whole object.
         pickle_s: The time to pickle and unpickle the function, its arguments and its result once.
         result: The type of its result.
@@ -112,6 +113,7 @@ class Function:
     locks: tuple[Lock, ...] = ()
     unpicklable: tuple[str, ...] = ()
     own_s: float = math.inf
+    anew_s: float = 0.0
 
     @property
     def later_s(self) -> float:
@@ -263,6 +265,7 @@ def _function(answer: Answer) -> Function:
         result=call["result"],
         differs=again["differs"],
         changes_arguments=again["changes_arguments"],
+        anew_s=again["anew_s"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
         by_name=inputs["by_name"],
         locks=tuple(Lock(**one) for one in again["locks"]),
@@ -356,6 +359,7 @@ def missing_module(
 
 
 _HINTS = {
+    "used up": "name a function that makes new inputs each time it is called: --inputs module:function",
     "leaves": "end each process that the function starts before it returns, as `subprocess.run` does",
     "pickled": "put the classes of the arguments into a module that other programs can import",
     "names": DEFINED_NAMES,

@@ -91,8 +91,9 @@ def words(model: str, workers: int) -> str:
 
 
 def around_s(function: Function, model: str) -> float:
-    """Return the time that pickling takes for a call in a sample: to send it, and to make its arguments anew."""
-    return function.pickle_s * ((model in SENDING) + function.changes_arguments)
+    """Return the time that is spent for a call in a sample: to pickle it for a worker, and to make its arguments anew."""
+    copied_s = function.anew_s or function.pickle_s * function.changes_arguments
+    return function.pickle_s * (model in SENDING) + copied_s
 
 
 def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: float = 0.0) -> Sizes:

@@ -13,7 +13,8 @@ Inputs come from one of three options:
   --inputs   names a list, a generator, or a function that returns one. A tuple
              holds the arguments of one call, functools.partial(FUNCTION, ...)
              also those by name; any other element is the argument. So an
-             argument that is a tuple itself stands in another one: ((a, b),)
+             argument that is a tuple itself stands in another one: ((a, b),).
+             Arguments that a call uses up, such as generators, need a function
   --args     gives the arguments of one call as JSON: a list, or an object for
              arguments by name
   --observe  runs a command, such as your tests, and records the arguments with

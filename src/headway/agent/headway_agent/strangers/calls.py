@@ -152,6 +152,16 @@ class Copies:
             if most_bytes is not None and total_bytes >= most_bytes:
                 break
 
+    @property
+    def count(self):
+        """The number of inputs of which there are copies."""
+        return len(self.pickled)
+
+    @property
+    def most_bytes(self):
+        """The size of the largest input."""
+        return max(map(len, self.pickled))
+
     def arguments(self, task, function, place):
         """Return a tuple of new arguments for a call of `task`, as `task_of` gives them, by its place in a row of calls."""
         args, kwargs = pickle.loads(self.pickled[place % len(self.pickled)])

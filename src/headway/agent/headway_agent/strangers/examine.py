@@ -21,6 +21,7 @@ import time
 import traceback
 
 from .. import proc
+from .supply import Supply, dumped
 from .timed import Clock, computing
 
 __all__ = ["main"]
@@ -30,8 +31,6 @@ _MOST_CALLS = 20
 _LOCKS_S, _LONG_S = 0.1, 2.0
 """The time for calls with watched locks, and the mean time from which on no further call is made for them."""
 _MOST_PICKLES = 32
-_MOST_BYTES = 64 << 20
-"""No further pickle of an input is kept from this size on."""
 _CLOSED = 86
 """Exit code: the function has closed our answer's descriptor; `headway.advice.asking` has the same value."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
@@ -232,13 +231,9 @@ def _function(job, talk):
     talk.begin("call")
     owner = class_of_method(job["target"])
     own = [given[0][0][0]] if owner is not None and given[0][0] else []
-    # An input is told from itself by this pickle, whatever the kind of the function turns out to be.
-    try:
-        copies = calls.Copies(given[:_MOST_PICKLES], _MOST_BYTES)
-    except Exception:
-        copies = None
+    supply = Supply(job["target"], function, given)
     # A change of an argument is told by its pickle, if it has one.
-    effects = Effects(function, own if copies is None else ())
+    effects = Effects(function, () if supply.has_copies else own)
     effects.begin()
     # A call that fails for another reason, with an instance, is no mistake of the inputs.
     is_bare = owner is not None and given[0][0] and not isinstance(given[0][0][0], owner)
@@ -266,37 +261,8 @@ def _function(job, talk):
     )
     talk.give("call", first_s=first.own_s, result=type(result).__name__)
     effects.called_once()
-    changes = copies is not None and _has_changed(given[0], copies.pickled[0])
-
-    def next_arguments(place):
-        return copies.arguments(task, function, place) if changes else arguments[place % len(arguments)]
-
-    count = len(copies.pickled) if changes else len(arguments)
-    _again(talk, effects, task, next_arguments, count, result, changes, lambda: Locks(function, own))
-
-
-def _has_changed(value, pickled):
-    """Tell whether a value differs from what it was when it was pickled; False if it cannot be pickled any more."""
-    import pickle
-
-    from . import calls
-
-    after = _dumped(value)
-    if after in (None, pickled):
-        return False
-    try:
-        return not calls.are_equal(value, pickle.loads(pickled))
-    except Exception:
-        return True
-
-
-def _dumped(value):
-    import pickle
-
-    try:
-        return pickle.dumps(value)
-    except Exception:
-        return None
+    supply.called_once(task, arguments, first)
+    _again(talk, effects, task, supply, result, lambda: Locks(function, own))
 
 
 def _timed_call(task, args, talk, about="", which=0):
@@ -316,33 +282,38 @@ def _timed_call(task, args, talk, about="", which=0):
     return result, clock.took()
 
 
-def _again(talk, effects, task, next_arguments, inputs, first_result, changes_arguments, watch):
+def _again(talk, effects, task, supply, first_result, watch):
     """Repeat the call: with the same arguments, to compare results; with all inputs, to time the calls; for its locks.
 
-    `next_arguments` returns the arguments of a call by its place; they are new ones if calls change them. `watch` begins
-    to watch the locks.
+    `supply` has the arguments of each call. `watch` begins to watch the locks.
     """
     talk.begin("again")
     size, pickle_s, pickle_error = _pickle_of(first_result)
-    first_dumped = _dumped(first_result)
-    result, second = _timed_call(task, next_arguments(0), talk)
+    first_dumped = dumped(first_result)
+    _check(supply.used_up(), talk)
+    result, second = _timed_call(task, supply.next(0), talk)
     seen = effects.end()
-    if changes_arguments:
-        seen.append(["arguments", "changes its arguments: each sample has new ones"])
     if effects.left_processes:
         talk.give("again", error="it leaves a process behind with each call", about="leaves")
         raise _FailedError
-    try:
-        # The pickles must differ, too: NaN, and objects without a value of their own, are not equal to themselves.
-        differs = not bool(result == first_result) and first_dumped not in (None, _dumped(result))
-    except Exception:
-        differs = False  # the comparison of arrays and the like gives no single bool
+    differs = _differ(result, first_result, first_dumped)
+    if differs:
+        _check(supply.used_up(second), talk)
+    if differs and supply.may_have_been():
+        # With new arguments the result is that of the first call: the arguments have made the difference.
+        result, renewed = _timed_call(task, supply.renewed(), talk)
+        if not _differ(result, first_result, first_dumped):
+            supply.begin_new()
+            differs, second = False, renewed
+    if supply.changes:
+        seen.append(["arguments", "changes its arguments: each sample has new ones"])
     del result, first_result
     times = [second]
     until_s = time.monotonic() + _CALLS_S
     while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
-        args = next_arguments(len(times))
-        times.append(_timed_call(task, args, talk, which=len(times) % inputs + 1 if inputs > 1 else 0)[1])
+        args = supply.next(len(times))
+        which = len(times) % supply.count + 1 if supply.count > 1 else 0
+        times.append(_timed_call(task, args, talk, which=which)[1])
     wall_s = sum(one.wall_s for one in times)
     mean_s = wall_s / len(times)
     talk.give(
@@ -356,9 +327,25 @@ def _again(talk, effects, task, next_arguments, inputs, first_result, changes_ar
         result_pickle_error=pickle_error,
         differs=differs,
         effects=seen,
-        changes_arguments=changes_arguments,
-        locks=_taken(task, next_arguments, watch) if mean_s < _LONG_S else [],
+        changes_arguments=supply.changes,
+        anew_s=supply.anew_s,
+        locks=_taken(task, supply.next, watch) if mean_s < _LONG_S else [],
     )
+
+
+def _check(used_up, talk):
+    if used_up:
+        talk.give("again", error=used_up, about="used up")
+        raise _FailedError
+
+
+def _differ(result, first_result, first_dumped):
+    """Tell whether a result differs from the first one, which has this pickle."""
+    try:
+        # The pickles must differ, too: NaN, and objects without a value of their own, are not equal to themselves.
+        return not bool(result == first_result) and first_dumped not in (None, dumped(result))
+    except Exception:
+        return False  # the comparison of arrays and the like gives no single bool
 
 
 def _taken(task, next_arguments, watch):

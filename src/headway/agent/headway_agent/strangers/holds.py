@@ -28,6 +28,7 @@ from .. import proc
 from ..library import UnfitError
 from ..recorder import Recorder
 from . import calls
+from .renewing import Anew, source
 from .samples import Sampler, by_place, codes_at
 from .target import find, inputs_of
 
@@ -77,7 +78,9 @@ def look(job, talk):
     function = find(job["target"])
     given = inputs_of(job["target"], function)
     task, arguments = calls.task_of(function, job["kind"], given)
-    arguments = _Arguments(arguments, calls.Copies(given) if job.get("fresh") else None, task, function)
+    arguments = _Arguments(
+        arguments, source(job["target"], function, given) if job.get("fresh") else None, task, function
+    )
     task(*arguments.at(0))
     task(*arguments.at(0))
     # Threads that only the imports, the inputs or the first calls needed are none of the function.
@@ -85,6 +88,9 @@ def look(job, talk):
     started, others = _thread_starts(), _Others(recorder)
     exact = _exactly(recorder, task, arguments)
     counts = sampler.end()
+    if arguments.are_made:
+        # The samples have the user's function of inputs in them, too.
+        counts = {}
     if started or others.took():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
@@ -131,24 +137,25 @@ class _Others:
 
 
 class _Arguments:
-    """The arguments of each call: those of the inputs, or unchanged copies of them."""
+    """The arguments of each call: those of the inputs, or new ones from a source (see `renewing`)."""
 
-    def __init__(self, arguments, copies, task, function):
-        self._arguments, self._copies, self._task, self._function = arguments, copies, task, function
-        self.count = len(arguments if copies is None else copies.pickled)
+    def __init__(self, arguments, source, task, function):
+        self._arguments, self._source, self._task, self._function = arguments, source, task, function
+        self.count = len(arguments) if source is None else source.count
+        self.are_made = isinstance(source, Anew)
 
     def at(self, place):
         """Return the arguments of a call by its place in a row of calls."""
-        if self._copies is None:
+        if self._source is None:
             return self._arguments[place % len(self._arguments)]
-        return self._copies.arguments(self._task, self._function, place)
+        return self._source.arguments(self._task, self._function, place)
 
     def batches(self):
-        """Yield lists of arguments, endlessly; lists of copies are short, because all copies of a list exist at a time."""
-        if self._copies is None:
+        """Yield lists of arguments, endlessly; lists of new ones are short, because all of a list exist at a time."""
+        if self._source is None:
             while True:
                 yield self._arguments
-        most = max(1, min(_MOST_BATCH, _BATCH_BYTES // max(map(len, self._copies.pickled))))
+        most = max(1, min(_MOST_BATCH, _BATCH_BYTES // self._source.most_bytes))
         for place in itertools.count(step=most):
             yield [self.at(place + one) for one in range(most)]
 

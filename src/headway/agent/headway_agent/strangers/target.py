@@ -31,6 +31,7 @@ __all__ = [
     "class_of_method",
     "find",
     "inputs_of",
+    "maker_of",
     "missing_module",
     "named",
 ]
@@ -107,6 +108,19 @@ def inputs_of(target, function):
     return calls_of(target, function)[0]
 
 
+def maker_of(target, function):
+    """Return what makes the inputs anew with each call, as `inputs_of` gives them; None if they are from no function."""
+    inputs = target["inputs"]
+    make = named(inputs["module"], inputs["name"], target["cwd"]) if inputs["kind"] == "named" else None
+    if not _is_function(make):
+        return None
+    return lambda: [_call_of(one, function) for one in itertools.islice(make(), inputs["most"])]
+
+
+def _is_function(found):
+    return inspect.isfunction(found) or inspect.ismethod(found)
+
+
 def calls_of(target, function):
     """Return the inputs, whether any is, or could be, given by name, and an error for each that was left out.
 
@@ -179,7 +193,7 @@ def _pickled(path, most, module):
 def _named_inputs(inputs, cwd):
     found = named(inputs["module"], inputs["name"], cwd)
     words = "%s is" % inputs["name"]
-    if inspect.isfunction(found) or inspect.ismethod(found):
+    if _is_function(found):
         found = found()
         words = "%s() returns" % inputs["name"]
     try:

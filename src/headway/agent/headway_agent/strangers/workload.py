@@ -26,6 +26,7 @@ import time
 from .. import proc
 from ..workloads import Tasks
 from . import calls
+from .renewing import source
 from .target import find, inputs_of
 
 __all__ = ["Calls", "memory_of"]
@@ -65,15 +66,15 @@ class Calls(Tasks):
             self._shared = len(given) if has_arguments and len(given) < self.params["workers"] else 0
         by = calls.LOOP if self.in_loop else calls.SERIAL if self.job["model"] == "serial" else calls.WORKER
         self.task, arguments = calls.task_of(function, self.params["kind"], given, by=by)
-        self._function, self._copies = function, calls.Copies(given) if self.params.get("fresh") else None
+        self._function, self._source = function, source(target, function, given) if self.params.get("fresh") else None
         serial = list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
         return list(itertools.islice(itertools.cycle(serial), self.params.get("calls", len(serial))))
 
     def _make_fresh(self):
-        """Replace the arguments by unchanged copies, if calls change them."""
-        if self._copies is not None:
+        """Replace the arguments by new ones, if calls change them."""
+        if self._source is not None:
             for place in range(len(self.arguments)):
-                self.arguments[place] = self._copies.arguments(self.task, self._function, place)
+                self.arguments[place] = self._source.arguments(self.task, self._function, place)
 
     def open(self):
         metrics = super().open()
