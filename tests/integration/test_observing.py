@@ -16,6 +16,7 @@ from waiting import wait_for
 from headway.advice.examined import examine, refuse
 from headway.advice.observing import observed
 from headway.advice.target import parse_target
+from headway.errors import UsageError
 
 APP = """
 def count(size):
@@ -108,6 +109,7 @@ OBSERVES = """
 import functools, sys
 from headway.advice.observing import observed
 from headway.advice.target import parse_target
+from headway.errors import UsageError
 with observed(parse_target("app:count"), sys.executable + " serves.py", "", functools.partial(print, flush=True)):
     print("taken")
 """
@@ -190,3 +192,35 @@ def test_other_modules_of_the_same_loader_are_not_observed(app):
         "importlib.reload(zipped)\nother.count(1)\nzipped.count(2)\n"
     )
     assert taken("count", f"{sys.executable} run.py", module="zipped") == [(2,)]
+
+
+@pytest.mark.parametrize("name", ["half", "half_later"])
+def test_calls_that_raise_are_left_out_and_counted(app, name):
+    """A test may expect an exception; a measured call must return, and has the arguments of before the call."""
+    (app / "halves.py").write_text(
+        "import asyncio\ndef half(values):\n    if not values: raise ValueError(values)\n    values.pop()\n"
+        "async def half_later(values): half(values)\n"
+    )
+    (app / "run.py").write_text(
+        f"import asyncio\nfrom halves import {name}\ndef call(values):\n    try:\n        done = {name}(values)\n"
+        "        if done is not None: asyncio.run(done)\n    except ValueError: pass\n"
+        "for values in ([1, 2], [], [3], []): call(values)\n"
+    )
+    said = []
+    with observed(parse_target(f"halves:{name}"), f"{sys.executable} run.py", "", said.append) as target:
+        seen = examine(target, interpreter(), CORES, limit_s=LIMIT_S)
+    assert seen.error == ""
+    assert seen.function.inputs == 2
+    assert seen.function.changes_arguments
+    assert said[1:] == ["2 calls that raised are left out"]
+
+
+def test_a_command_whose_calls_all_raise_gives_no_inputs(app):
+    """The error tells why there are none."""
+    (app / "run.py").write_text("from app import named\ntry:\n    named(1)\nexcept AttributeError:\n    pass\n")
+    with (
+        pytest.raises(UsageError, match="1 call that raised is left out") as told,
+        observed(parse_target("app:named"), f"{sys.executable} run.py", "", print),
+    ):
+        pass
+    assert "returns a result" in told.value.hint

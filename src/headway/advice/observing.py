@@ -25,8 +25,8 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
     """Run a command, and yield the target with the arguments of its calls; without a command, the target as it is.
 
     Every Python process that the command starts wraps the function when its module is imported. The wrapper pickles the
-    arguments before each call and then calls the function. Calls that a call of the function makes are not taken. Only
-    plain and async functions are wrapped: a class, or an object made by functools, may be used for more than calls, and
+    arguments before each call and then calls the function. Calls that raise, and those that a call of the function makes,
+    are not taken. Only plain and async functions are wrapped: a class, or an object made by functools, may be used for more than calls, and
     stays as it is. The pickles are deleted at the end of the block.
 
     Ctrl-C ends the command as it would without us, and the calls until then are used. A second one kills the command.
@@ -60,9 +60,14 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         calls.write_bytes(b"".join(one.read_bytes() for one in taken))
         counts = [one.read_text() for one in sorted(Path(folder).glob("*.said"))]
         problems = sorted({line for one in counts for line in one.splitlines()})
+        raised = sum(one.stat().st_size for one in Path(folder).glob("*.raised"))
+        if raised:
+            problems.append(f"{raised} call{'s' * (raised != 1)} that raised {'is' if raised == 1 else 'are'} left out")
         if not calls.stat().st_size:
             why = "; ".join(problems) or f"the command never calls {target.name} of {target.module} (exit code {code})"
             hint = f"choose a command that imports {target.module} and calls {target.name} with arguments that can be pickled"
+            if raised:
+                hint += ", and returns a result"
             if _NOT_OBSERVED in why:
                 hint = "only calls of a function of Python's are observed: give inputs with --inputs or --args"
             raise UsageError(f"no calls were observed in {command!r}: {why}", hint=hint)

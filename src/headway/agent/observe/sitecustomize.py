@@ -1,9 +1,10 @@
 """Takes the arguments of a function's calls in every Python that has this folder on its PYTHONPATH.
 
 `headway advise --observe` uses it. After the import of the module HEADWAY_OBSERVE_MODULE, its function
-HEADWAY_OBSERVE_NAME is wrapped. The wrapper appends a pickle of the pickle of (args, kwargs) to
-HEADWAY_OBSERVE_FOLDER/PID.taken, and calls the function. PID.path has the folders of the import path, one a line, from
-which the arguments can be loaded. Calls that the function makes of itself are not taken: its own call has their work.
+HEADWAY_OBSERVE_NAME is wrapped. The wrapper pickles (args, kwargs), calls the function, and once it has returned appends
+a pickle of that pickle to HEADWAY_OBSERVE_FOLDER/PID.taken. PID.path has the folders of the import path, one a line, from
+which the arguments can be loaded. PID.raised has a byte for each call that raised, which is left out: a measured call must
+return. Calls that the function makes of itself are not taken: its own call has their work.
 Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library only.
 """
 
@@ -42,31 +43,47 @@ def _own_path():
 
 
 class _Taker:
-    """Takes the first `most` calls, up to MOST_BYTES; reports a call that cannot be pickled."""
+    """Takes the first `most` calls, up to MOST_BYTES; reports a call that cannot be pickled, and calls that raise."""
 
     MOST_BYTES = 64 << 20
+    MOST_RAISED = 1000
+    """No further call is taken after this number of calls that raise."""
 
     def __init__(self, function, folder, most):
         self._function, self._folder, self._most = function, folder, most
-        self._taken, self._lost, self._bytes = 0, 0, 0
+        self._taken, self._lost, self._raised, self._bytes = 0, 0, 0, 0
 
     def take(self, args, kwargs):
-        if self._taken + self._lost >= self._most or self._bytes >= self.MOST_BYTES:
-            return
+        """Return the pickle of a call's arguments, which the call may change; None if the call is not taken."""
+        if self._taken + self._lost >= self._most or self._bytes >= self.MOST_BYTES or self._raised >= self.MOST_RAISED:
+            return None
         import pickle
 
         try:
-            data = pickle.dumps((args, kwargs))
+            return pickle.dumps((args, kwargs))
         except Exception as error:
             self._lost += 1
             self._write("said", "wb", ("a call could not be taken: %s: %s\n" % (type(error).__name__, error)).encode())
-        else:
-            self._taken += 1
-            self._bytes += len(data)
-            if self._taken == 1:
-                self._write("path", "wb", os.fsencode("\n".join(_own_path())))
-            # One that cannot be loaded does not hide the next.
-            self._write("taken", "ab", pickle.dumps(data))
+            return None
+
+    def keep(self, data):
+        """Keep what `take` has returned for a call that has returned."""
+        if data is None or self._taken >= self._most:
+            return
+        import pickle
+
+        self._taken += 1
+        self._bytes += len(data)
+        if self._taken == 1:
+            self._write("path", "wb", os.fsencode("\n".join(_own_path())))
+        # One that cannot be loaded does not hide the next.
+        self._write("taken", "ab", pickle.dumps(data))
+
+    def leave_out(self, data):
+        """Count a call that has raised."""
+        if data is not None:
+            self._raised += 1
+            self._write("raised", "ab", b".")
 
     def _write(self, ending, mode, data):
         try:
@@ -101,12 +118,17 @@ def _around(function, taker):
         async def taken(*args, **kwargs):
             if inside.get():
                 return await function(*args, **kwargs)
-            taker.take(args, kwargs)
+            data = taker.take(args, kwargs)
             inside.set(True)
             try:
-                return await function(*args, **kwargs)
+                result = await function(*args, **kwargs)
+            except Exception:
+                taker.leave_out(data)
+                raise
             finally:
                 inside.set(False)
+            taker.keep(data)
+            return result
 
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         code = function.__code__
@@ -115,7 +137,7 @@ def _around(function, taker):
         def taken(*args, **kwargs):
             # The call returns before the generator runs.
             if not _runs(code):
-                taker.take(args, kwargs)
+                taker.keep(taker.take(args, kwargs))
             return function(*args, **kwargs)
 
     else:
@@ -124,12 +146,17 @@ def _around(function, taker):
         def taken(*args, **kwargs):
             if inside.get():
                 return function(*args, **kwargs)
-            taker.take(args, kwargs)
+            data = taker.take(args, kwargs)
             inside.set(True)
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+            except Exception:
+                taker.leave_out(data)
+                raise
             finally:
                 inside.set(False)
+            taker.keep(data)
+            return result
 
     return taken
 
