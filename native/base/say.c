@@ -39,6 +39,9 @@ static bool has_stderr;
 static dev_t stderr_device;
 static ino_t stderr_inode;
 
+/* Set by hw__say_mute(), and never cleared. Nothing else depends on its order (relaxed). */
+static atomic_bool muted;
+
 __attribute__((constructor)) static void look(void) {
     int saved = errno;
     struct stat file;
@@ -50,14 +53,12 @@ __attribute__((constructor)) static void look(void) {
     errno = saved;
 }
 
-/* Returns whether descriptor 2 still is a stderr: the same as then, or a pipe or terminal that the
- * program has put in its place. Another file, or a connection, is the program's own: it may have
- * closed descriptor 2, and have opened its database. */
+/* Returns whether descriptor 2 still is the stderr of then. Anything else is the program's own: it
+ * may have closed descriptor 2, and have opened its database, a connection or a pipe. */
 static bool is_stderr(void) {
     struct stat file;
-    return fstat(STDERR_FILENO, &file) == 0 &&
-           (S_ISFIFO(file.st_mode) || S_ISCHR(file.st_mode) ||
-            (file.st_dev == stderr_device && file.st_ino == stderr_inode));
+    return fstat(STDERR_FILENO, &file) == 0 && file.st_dev == stderr_device &&
+           file.st_ino == stderr_inode;
 }
 
 static bool claim_ready(int i) {
@@ -128,7 +129,8 @@ void hw__say(const char *text) {
         none = FREE;
         i++;
     }
-    if (has_stderr && hw__allowed(HW__CALL_SAY) && i < LINES) {
+    if (has_stderr && !atomic_load_explicit(&muted, memory_order_relaxed) &&
+        hw__allowed(HW__CALL_SAY) && i < LINES) {
         char *line = lines[i].text;
         line[0] = '\0';
         hw__text_append(line, HW__SAY_BYTES - 1, "headway: process ");
@@ -151,6 +153,8 @@ void hw__say_once(atomic_bool *said, const char *text) {
         hw__say(text);
     }
 }
+
+void hw__say_mute(void) { atomic_store_explicit(&muted, true, memory_order_relaxed); }
 
 void hw__say_after_fork(void) {
     for (int i = 0; i < LINES; i++) {

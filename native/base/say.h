@@ -8,8 +8,9 @@
  * cannot be started, exit() tries to write the line once more.
  *
  * There is no line if the process had no stderr when the library was loaded, or if its descriptor 2
- * is another file or a socket by now: they may be the program's database or connection. There is
- * none either if a seccomp filter forbids the calls that the line takes (allowed.h). */
+ * is anything else by now: it may be the program's database, connection or pipe. There is none
+ * either after hw__say_mute(), or if a seccomp filter forbids the calls that the line takes
+ * (allowed.h). */
 #ifndef HEADWAY_BASE_SAY_H
 #define HEADWAY_BASE_SAY_H
 
@@ -25,6 +26,10 @@ void hw__say(const char *text);
 /* As hw__say(), but only the first time for each `said`, which must begin as false. Forked children
  * inherit it. */
 void hw__say_once(atomic_bool *said, const char *text);
+
+/* Drops all later lines: another program reads this process's stderr. Forked children inherit it.
+ * Any thread may call this function. */
+void hw__say_mute(void);
 
 /* Must be called in a forked child. Drops the lines that are not written yet: they are the
  * parent's. */

@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 
 #include "base/lease.h"
+#include "base/say.h"
 #include "gil/gil.h"
 #include "headway/schedule.h"
 #include "headway/trace.h"
@@ -378,6 +379,13 @@ static void *lease_end(void *module, void *arguments) {
     return number(0);
 }
 
+static void *mute(void *module, void *arguments) {
+    (void)module;
+    (void)arguments;
+    hw__say_mute();
+    return number(0);
+}
+
 static struct method methods[] = {
     {"version", version, METH_VARARGS, "HW_ABI_VERSION."},
     {"start", start, METH_VARARGS, "hw_trace_start()."},
@@ -406,6 +414,7 @@ static struct method methods[] = {
     {"lease", lease, METH_VARARGS, "hw__lease_begin()."},
     {"lease_renew", lease_renew, METH_VARARGS, "hw__lease_renew()."},
     {"lease_end", lease_end, METH_VARARGS, "hw__lease_end()."},
+    {"mute", mute, METH_VARARGS, "hw__say_mute()."},
     {NULL, NULL, 0, NULL},
 };
 

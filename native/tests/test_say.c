@@ -3,6 +3,7 @@
 #include "base/say.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -36,13 +37,47 @@ static void check_line(const char *text) {
     T_TRUE(strstr(text, ": it says something\n") != NULL);
 }
 
-static void test_a_pipe_in_place_of_stderr_gets_lines(void) {
+/* Runs this program again with the pipe as its stderr, and an argument. Returns what it wrote. */
+static void say_in_program(const char *how, char *text, size_t bytes) {
     int ends[2];
-    char text[HW__SAY_BYTES] = "";
-    T_EQ(0, pipe(ends));
-    T_EQ(7, WEXITSTATUS(say_in_child(ends[1])));
-    T_TRUE(read(ends[0], text, sizeof text - 1) > 0);
+    T_EQ(0, pipe2(ends, O_NONBLOCK));
+    int pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        execl("/proc/self/exe", "test_say", how, (char *)NULL);
+        _exit(1);
+    }
+    int status;
+    T_EQ(pid, waitpid(pid, &status, 0));
+    T_EQ(7, WEXITSTATUS(status));
+    memset(text, 0, bytes);
+    (void)!read(ends[0], text, bytes - 1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void test_the_stderr_of_the_start_gets_lines(void) {
+    char text[HW__SAY_BYTES];
+    say_in_program("aloud", text, sizeof text);
     check_line(text);
+}
+
+/* Another program reads this stderr. */
+static void test_a_muted_process_writes_no_line(void) {
+    char text[HW__SAY_BYTES];
+    say_in_program("muted", text, sizeof text);
+    T_EQ(0, strlen(text));
+}
+
+/* The program has closed its stderr, and made a pipe, whose end got the descriptor. */
+static void test_a_pipe_of_the_program_gets_no_line(void) {
+    int ends[2];
+    char text[HW__SAY_BYTES];
+    T_EQ(0, pipe2(ends, O_NONBLOCK));
+    T_EQ(7, WEXITSTATUS(say_in_child(ends[1])));
+    T_EQ(-1, read(ends[0], text, sizeof text));
+    T_EQ(EAGAIN, errno);
     close(ends[0]);
     close(ends[1]);
 }
@@ -97,9 +132,18 @@ static void test_a_filter_that_forbids_threads(void) {
     T_EQ(7, WEXITSTATUS(status));
 }
 
-int main(void) {
+int main(int count, char **words) {
+    if (count > 1) { /* in say_in_program() */
+        if (strcmp(words[1], "muted") == 0) {
+            hw__say_mute();
+        }
+        hw__say("it says something");
+        exit(7); /* waits until the line is written */
+    }
     t_start();
-    T_RUN(test_a_pipe_in_place_of_stderr_gets_lines);
+    T_RUN(test_the_stderr_of_the_start_gets_lines);
+    T_RUN(test_a_muted_process_writes_no_line);
+    T_RUN(test_a_pipe_of_the_program_gets_no_line);
     T_RUN(test_a_file_of_the_program_gets_no_line);
     T_RUN(test_a_connection_of_the_program_gets_no_line);
     T_RUN(test_a_filter_that_forbids_threads);

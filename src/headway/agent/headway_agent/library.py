@@ -5,6 +5,7 @@ CPython 3.8 to 3.15 on Linux. Any unexpected condition raises `UnfitError`, and 
 
 import _imp
 import os
+import stat
 import sys
 
 __all__ = [
@@ -18,7 +19,7 @@ __all__ = [
     "say",
 ]
 
-ABI_VERSION = 19
+ABI_VERSION = 20
 """HW_ABI_VERSION of native/include/headway/version.h for which agent and package were written. No other place has it."""
 
 NEWEST = (3, 15)
@@ -47,6 +48,8 @@ def load(path):
         raise UnfitError("%s does not load: %s" % (path, error))
     if found != ABI_VERSION:
         raise UnfitError("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
+    if _stderr is None:
+        library.mute()
     return library
 
 
@@ -106,26 +109,44 @@ def errno_name(number):
 
 
 def say(text):
-    """Print a line on stderr at a process's start, without Python's own streams.
+    """Print a line on stderr at a process's start or end, without Python's own streams.
 
-    A child process that a recorded or scheduled Python has started with another stderr prints nothing: the program may
-    read that stderr, and the launch has already printed its line. HEADWAY_STDERR has the device and inode of the
-    launch's stderr.
+    There is no line if descriptor 2 is not the stderr of the start any more: the program may have opened its database
+    there. A child process prints none if the program, or another process, may read its stderr: see `_find_stderr`.
     """
     try:
-        if not _is_captured():
+        if _stderr is not None and _identity(os.fstat(2)) == _stderr:
             os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
     except OSError:
         pass  # there is no stderr
 
 
-def _is_captured():
+def _find_stderr():
+    """Return device and inode of this process's stderr; None if there is none, or none for lines of ours.
+
+    HEADWAY_STDERR has those of the launch's stderr, on which the launch has already printed its line. Another pipe or
+    connection of a child process has a reader, whether a shell stands between or not. Another file may be a log that a
+    shell has opened; it has a reader only if a recorded or scheduled Python has started this process.
+    """
+    try:
+        found = os.fstat(2)
+    except OSError:
+        return None
     launch, name = os.environ.get("HEADWAY_STDERR"), os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
-    here = os.fstat(2)
-    if not launch or not name or launch == "%d:%d" % (here.st_dev, here.st_ino):
-        return False
+    ours = _identity(found)
+    if not launch or not name or launch == "%d:%d" % ours or os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
+        return ours
+    if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        return None
     try:
         with open("/proc/%d/maps" % os.getppid(), "rb") as maps:
-            return name.encode() in maps.read()
+            return None if name.encode() in maps.read() else ours
     except OSError:
-        return False
+        return ours
+
+
+def _identity(file):
+    return file.st_dev, file.st_ino
+
+
+_stderr = _find_stderr()

@@ -115,9 +115,21 @@ def _why(error):
 
 def _say(text):
     try:
-        os.write(2, text.encode("utf-8", "replace"))
+        if not _is_captured():
+            os.write(2, text.encode("utf-8", "replace"))
     except OSError:
         pass  # there is no stderr
+
+
+def _is_captured():
+    """Tell whether stderr is a pipe or a connection that the launch has not made: something reads it.
+
+    headway_agent.library has the same rule, and cannot be imported where this is needed.
+    """
+    launch, here = os.environ.get("HEADWAY_STDERR"), os.fstat(2)
+    if not launch or os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
+        return False
+    return launch != "%d:%d" % (here.st_dev, here.st_ino) and here.st_mode & 0o170000 in (0o010000, 0o140000)
 
 
 try:
