@@ -49,12 +49,12 @@ def make_slots(*threads, slot_count=8):
     return slots
 
 
-def make_snapshot(time_ns, *threads, **fields) -> Snapshot:
+def make_snapshot(time_ns, *threads, slot_count=8, **fields) -> Snapshot:
     """Return a snapshot of the counters at `time_ns`."""
     fields = {"thread_count": max((thread["serial"] for thread in threads), default=0)} | fields
-    header = header_in(make_header(**fields).tobytes())
+    header = header_in(make_header(slot_count, **fields).tobytes())
     assert header is not None
-    return decode(header, make_slots(*threads).tobytes(), time_ns)
+    return decode(header, make_slots(*threads, slot_count=slot_count).tobytes(), time_ns)
 
 
 def image(*threads, **fields) -> bytes:

@@ -162,6 +162,21 @@ def test_threads_that_ended_have_a_row():
     assert top_view.rows([sample("main")])[-1].cells[0] == "main"
 
 
+def test_threads_that_ended_earlier_are_in_no_later_interval():
+    """Each interval tells of its own ended threads, although the counters of earlier ones still stand."""
+    main = {"serial": 1, "name": "main"}
+    readings = [
+        make_snapshot(at * S, main, *({"serial": 2 + one, "state": "exited"} for one in range(3 * at)), slot_count=16)
+        for at in range(1, 5)
+    ]
+    found = [difference(old, new) for old, new in zip(readings, readings[1:], strict=False)]
+    last = Sample(1, "app.py", True, found[-1], found[-1])
+
+    assert [(one.ended.count, one.ended.known) for one in found] == [(3, 3)] * 3
+    assert top_view.rows([last])[-1].cells[0] == "3 threads"
+    assert top_view.head(last)[-1] == "  3 threads started, 3 threads ended"
+
+
 def test_a_wait_of_a_thread_that_ended_is_the_worst_of_the_window():
     """The heading does not say that no thread waited, and the row has the worst wait of the window, not of the interval."""
     main = {"serial": 1, "name": "main", "since_ns": S}

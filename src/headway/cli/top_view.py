@@ -126,10 +126,12 @@ def head(sample: "Sample") -> list[str]:
     lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
     if sample.gil_came_on:
         lines.append("this free-threaded Python began without a GIL: an extension module switched the GIL on")
+    # A thread that came and went between the two readings counts as both.
+    both = max(0, sample.interval.ended.count - len(sample.interval.went))
     changes = [
-        f"{len(threads)} thread{'s' * (len(threads) > 1)} {what}"
-        for threads, what in ((sample.interval.came, "started"), (sample.interval.went, "ended"))
-        if threads
+        f"{count} thread{'s' * (count > 1)} {what}"
+        for count, what in ((len(sample.interval.came) + both, "started"), (sample.interval.ended.count, "ended"))
+        if count
     ]
     return [f"{who}: {lines[0]}", *(f"  {line}" for line in [*lines[1:], *([", ".join(changes)] if changes else [])])]
 

@@ -214,12 +214,13 @@ def difference(old: Snapshot, new: Snapshot) -> Rates:
     wall_ns = max(1, new.time_ns - old.time_ns)
     before = _by_serial((*old.threads, *old.exited))
     alive = [_rates(one, before.get(one.serial), wall_ns) for one in new.threads]
-    over = [
-        _rates(one, before.get(one.serial), wall_ns)
-        for one in new.exited
-        if one.serial in before or one.serial > old.thread_count
-    ]
     there, then = _by_serial(new.threads), _by_serial(old.threads)
+    # Counters of a thread that ended before the first snapshot stand until a later thread overwrites them.
+    over = [
+        _rates(one, then.get(one.serial), wall_ns)
+        for one in new.exited
+        if one.serial in then or (one.serial not in before and one.serial > old.thread_count)
+    ]
     gils = []
     for index in sorted({one.now.gil for one in alive if one.now.holds}):
         mine = [one for one in (*alive, *over) if one.now.gil == index]
