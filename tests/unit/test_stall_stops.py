@@ -163,7 +163,7 @@ def test_the_last_lap_ends_where_its_process_began_to_exit(monkeypatch):
     ring = object.__new__(Ring)
     ring.gone_ns = 0
     monkeypatch.setattr(Ring, "slots", lambda _: [SimpleNamespace(since_ns=7), SimpleNamespace(since_ns=5)])
-    ring._stops = cast(Stops, SimpleNamespace(exits_ns=lambda last_ns: 4 + last_ns))
+    ring._stops = cast(Stops, SimpleNamespace(seems_to_exit=True, exits_ns=lambda last_ns: 4 + last_ns))
     ring.end()
 
     assert ring.gone_ns == 11

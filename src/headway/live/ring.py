@@ -176,6 +176,8 @@ class Ring:
 
     def _ran_until_ns(self, now_ns: int) -> int:
         """Return until when the process has run: `now_ns`, unless it was seen exiting before."""
+        if not self._stops.seems_to_exit:
+            return now_ns
         return self._stops.exits_ns(max((slot.since_ns for slot in self.slots()), default=0)) or now_ns
 
     def close(self) -> None:

@@ -358,6 +358,11 @@ class Stops:
         if before is not None:
             self.known.append(replace(before, runs_ns=now_ns))
 
+    @property
+    def seems_to_exit(self) -> bool:
+        """Whether the process's first thread was exiting at the last look, and no other thread is known to go on."""
+        return bool(self._exiting_ns) and not self._outlives
+
     def exits_ns(self, last_ns: int) -> int:
         """Return the last look before the process began to exit; 0: it has not begun, as far as is known.
 
@@ -369,4 +374,4 @@ class Stops:
         """
         if self._exiting_ns and last_ns >= self._exiting_ns + _EXITING_NS:
             self._outlives = True
-        return 0 if self._outlives or not self._exiting_ns else self._alive_ns
+        return self._alive_ns if self.seems_to_exit else 0
