@@ -5,6 +5,7 @@ reveal changes to files and processes, and those of the process's own state that
 comparison with earlier values reveals changes to names and containers.
 """
 
+import functools
 import os
 import random
 import signal
@@ -14,17 +15,28 @@ import threading
 import types
 
 from .. import proc
+from .contents import contents_of, is_random, parts_of, same
+from .settings import BY_IMPORTS, settings
+from .written import written
 
 __all__ = ["Effects", "folder_of", "is_installed", "is_of_python", "own_modules"]
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CONTAINERS = (list, dict, set, bytearray)
 _FILES = {
-    "os.remove": "removes",
-    "os.rename": "renames",
-    "os.mkdir": "makes the folder",
-    "os.rmdir": "removes the folder",
+    "os.remove": (0, "removes"),
+    "os.rename": (0, "renames"),
+    "os.mkdir": (0, "makes the folder"),
+    "os.rmdir": (0, "removes the folder"),
+    "os.symlink": (1, "makes the link"),
+    "os.link": (1, "makes the link"),
+    "os.truncate": (0, "cuts"),
+    "os.chmod": (0, "changes the mode of"),
+    "os.chown": (0, "changes the owner of"),
+    "os.utime": (0, "changes the times of"),
 }
+"""The audit events of changes to files: the place of the path among the arguments, and the words."""
+_CACHE = type(functools.lru_cache()(len))
+_SENDS = ("socket.sendto", "socket.sendmsg")
 _ENVIRONMENT = ("os.putenv", "os.unsetenv")
 _PROCESSES = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
 _WORKING_DIRECTORY = (
@@ -41,7 +53,6 @@ _STANDARD = tuple(
 )
 _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MOST = 20
-_MOST_ATTRIBUTES = 200
 
 
 def folder_of(function):
@@ -84,35 +95,6 @@ def is_of_python(name):
     return path.startswith((_AGENT, *_STANDARD)) and not is_installed(path)
 
 
-def _contents(value):
-    """Return a copy of a container, or the number of rows that a connection to SQLite has changed; else None."""
-    if type(value) in _CONTAINERS:
-        return type(value)(value)
-    sqlite3 = sys.modules.get("sqlite3")
-    if sqlite3 is not None and isinstance(value, getattr(sqlite3, "Connection", ())):
-        try:
-            return value.total_changes
-        except sqlite3.Error:
-            pass  # it is closed
-    return None
-
-
-def _attributes(value, modules):
-    """Return the attributes of a class of these modules, or of an object of such a class: [(name, value), ...]."""
-    kind = value if isinstance(value, type) else type(value)
-    if kind.__module__ not in modules:
-        return []
-    try:
-        found = list(vars(value).items())
-    except TypeError:
-        return []  # it has only slots
-    return [
-        (name, one)
-        for name, one in found[:_MOST_ATTRIBUTES]
-        if not name.startswith("__") and not isinstance(one, (types.FunctionType, property, classmethod, staticmethod))
-    ]
-
-
 class Effects:
     """Observes from `begin` to `end`, once per object; all objects share one audit hook, which Python never removes."""
 
@@ -133,8 +115,9 @@ class Effects:
         self._environment, self._cwd, self._signals = dict(os.environ), _cwd(), _handlers()
         self._random, self._numpy = random.getstate(), self._numpy_state()
         self._threads = set(threading.enumerate())
+        self._settings, self._all = settings(), set(sys.modules)
         self.called_once()
-        self._hits = self._cached()
+        self._hits, self._answers = self._cached(), self._kept()
         if not Effects._hooked and hasattr(sys, "addaudithook"):
             sys.addaudithook(_audit)
             Effects._hooked = True
@@ -143,7 +126,7 @@ class Effects:
     def called_once(self):
         """Take as given what the first call has made once for the process.
 
-        These are modules that it imported, and the children that multiprocessing keeps as its own helpers: the server of
+        These are modules that it imported, with the settings that imports change, and the children that multiprocessing keeps as its own helpers: the server of
         forks, and the tracker of shared memory and semaphores. A function that leaves processes behind leaves one after
         each call.
         """
@@ -151,6 +134,12 @@ class Effects:
         imported = set(own_modules(self._folder)) - self._modules
         self._names.update(self._values(imported))
         self._modules |= imported
+        now = settings()
+        if self._all != set(sys.modules):
+            self._settings.update((name, now[name]) for name in BY_IMPORTS)
+            self._all = set(sys.modules)
+        for name, value in now.items():
+            self._settings.setdefault(name, value)
 
     def end(self):
         """Return the first _MOST observations, a list of [kind, words]."""
@@ -159,8 +148,11 @@ class Effects:
             before = self._names.get(place)
             if before is None or before[0] is not value:
                 self._note("globals", "%s is bound anew" % place if before else "%s is made" % place)
-            elif contents is not None and not _same(contents, before[1]):
-                self._note("globals", "%s changes" % place)
+            elif not same(contents, before[1]):
+                if is_random(value):
+                    self._note("random", "%s's state" % place)
+                else:
+                    self._note("globals", "%s changes" % place)
         if dict(os.environ) != self._environment:
             changed = [
                 name
@@ -173,6 +165,10 @@ class Effects:
             self._note(*_WORKING_DIRECTORY)
         if _handlers() != self._signals:
             self._note("signals", "sets a signal's handler")
+        now = settings()
+        for name, value in self._settings.items():
+            if not same(now.get(name), value):
+                self._note("settings", name)
         if random.getstate() != self._random:
             self._note("random", "random's global state")
         if self._numpy is not None and repr(self._numpy_state()) != repr(self._numpy):
@@ -181,9 +177,17 @@ class Effects:
             self._note(
                 "cache", "results are kept (functools.lru_cache): a call with the same arguments costs nothing later"
             )
+        for place, (hits, misses) in self._kept().items():
+            before = self._answers.get(place, (0, 0))
+            if hits > before[0] and misses > before[1]:
+                self._note("cache", "results of %s are kept (functools.lru_cache)" % place)
         for thread in set(threading.enumerate()) - self._threads:
             self._note("threads", "leaves the thread %s" % thread.name)
         self.left_processes = any(map(_lives, set(proc.children(os.getpid())) - self._children))
+        for (kind, name), words in written(self._function, own_modules(self._folder)).items():
+            # The comparison tells of what stays.
+            if not any(kind == one and (told + " ").startswith(name + " ") for one, told in self._seen):
+                self._note(kind, words)
         return [[kind, words] for (kind, words) in self._seen]
 
     def _note(self, kind, words):
@@ -197,13 +201,14 @@ class Effects:
             for key, value in list(vars(module).items()) if name in modules else ():
                 if not key.startswith("__") and not isinstance(value, types.ModuleType):
                     place = "%s.%s" % (name, key)
-                    found[place] = (value, _contents(value))
-                    if not isinstance(value, type) or value.__module__ == name:  # once, where the class is made
+                    found[place] = (value, contents_of(value))
+                    is_named = isinstance(value, (type, types.FunctionType))
+                    if not is_named or value.__module__ == name:  # once, where the class or function is made
                         found.update(self._inside(place, value))
         return found
 
     def _inside(self, place, value):
-        return {"%s.%s" % (place, name): (one, _contents(one)) for name, one in _attributes(value, self._modules)}
+        return {part: (one, contents_of(one)) for part, one in parts_of(place, value, self._modules).items()}
 
     def _own_values(self):
         """Return the names of the modules that were there, those of the function's closure, and those of its object."""
@@ -217,7 +222,7 @@ class Effects:
             except ValueError:
                 continue
             name = self._function.__code__.co_freevars[place]
-            found["%s (of its closure)" % name] = (value, _contents(value))
+            found["%s (of its closure)" % name] = (value, contents_of(value))
         return found
 
     def _numpy_state(self):
@@ -227,6 +232,16 @@ class Effects:
     def _cached(self):
         info = getattr(self._function, "cache_info", None)
         return info() if info is not None else None
+
+    def _kept(self):
+        """Return {name: (hits, misses)} of the caches that functions of the user's modules have, besides the function's."""
+        found = {}
+        for name, module in own_modules(self._folder).items():
+            for key, value in list(vars(module).items()):
+                if type(value) is _CACHE and value is not self._function and value.__module__ == name:
+                    info = value.cache_info()
+                    found["%s.%s" % (name, key)] = (info.hits, info.misses)
+        return found
 
 
 def _cwd():
@@ -247,13 +262,6 @@ def _lives(pid):
         return False
 
 
-def _same(one, other):
-    try:
-        return bool(one == other)
-    except Exception:
-        return True  # values that cannot be compared count as unchanged
-
-
 def _audit(event, args):
     effects = Effects._now
     if effects is None:
@@ -265,9 +273,10 @@ def _audit(event, args):
             if writes and "__pycache__" not in path and path != os.devnull:
                 effects._note("files", "writes %s" % path)
         elif event in _FILES:
-            path = os.fsdecode(args[0])
+            which, words = _FILES[event]
+            path = "an open file" if isinstance(args[which], int) else os.fsdecode(args[which])
             if "__pycache__" not in path:
-                effects._note("files", "%s %s" % (_FILES[event], path))
+                effects._note("files", "%s %s" % (words, path))
         elif event == "sqlite3.connect":
             path = os.fsdecode(args[0])
             if path not in ("", ":memory:"):  # SQLite opens its files by itself, and tells Python of none
@@ -278,6 +287,8 @@ def _audit(event, args):
             effects._note("environment", os.fsdecode(args[0]))
         elif event == "socket.connect":
             effects._note("network", "connects to %s" % (args[1],))
+        elif event in _SENDS and args[1] is not None:
+            effects._note("network", "sends to %s" % (args[1],))
         elif event in _PROCESSES:
             effects._note("processes", "starts a process (%s)" % event)
     except Exception:
