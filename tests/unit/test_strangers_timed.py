@@ -49,6 +49,13 @@ def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.Mon
     assert (again["mean_s"], again["own_s"]) == pytest.approx((0.464, 0.08))
 
 
+def test_the_second_call_tells_a_cache_from_first_calls_with_other_inputs() -> None:
+    """The mean of the later calls has those with the other inputs, which are as long as the first of all."""
+    kept = replace(FUNCTION, first_s=0.2, own_s=0.02, call_s=1e-6, second_s=2e-6)
+    assert kept.later_s == pytest.approx(1e-5)
+    assert replace(kept, second_s=0.2).later_s == pytest.approx(0.02)
+
+
 def test_the_account_of_the_waits_began_before_the_call() -> None:
     """A short call before which the thread waited for a core took the time of its cores."""
     assert timed.Took(1e-6, 8e-7, 0.005).own_s >= 8e-7 / (timed.os.cpu_count() or 1)

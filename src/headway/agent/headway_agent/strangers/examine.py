@@ -319,6 +319,7 @@ def _again(talk, effects, task, supply, first_result, watch):
     talk.give(
         "again",
         mean_s=mean_s,
+        second_s=second.own_s,
         own_s=sum(one.own_s for one in times) / len(times),
         cpu_share=computing(times),
         cores=sum(one.cpu_s for one in times) / max(wall_s, 1e-9),
