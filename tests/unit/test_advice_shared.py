@@ -1,12 +1,14 @@
 """The verdict on functions whose calls share something, such as the working directory, or disturb each other."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from test_advice import FUNCTION, contender, verdict
 
 from headway.advice.course import _failed_alone, _limit_s
 from headway.advice.examined import Lock
+from headway.advice.shared import compared
 from headway.advice.verdict import decide
 from headway.lab.stats import Interval
 
@@ -31,6 +33,42 @@ def test_models_of_one_process_are_not_advised_for_calls_that_change_the_working
     assert [line.partition(":")[0] for line in wrong] == ["32 threads", "8 interpreters"]
     assert not any("3.14t" in line for line in found.lines)
     assert "check the side effects (network): concurrent calls may behave differently" in found.lines
+
+
+def test_models_whose_calls_gave_other_results_are_not_advised() -> None:
+    """Threads that are thirty times as fast are told with the reason, and not among the runners-up."""
+    found = verdict(
+        contender("serial", 1),
+        contender("threads", 30, workers=32),
+        contender("processes-forkserver", 6, workers=8),
+        function=replace(FUNCTION, cpu_share=0.02, mixed=("threads",)),
+        holds=None,
+    )
+
+    assert (found.outcome, found.model, found.runner_up) == ("faster", "processes-forkserver", "")
+    assert any(
+        line.startswith("32 threads: ") and line.endswith("not those of the same calls one after the other")
+        for line in found.lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "model", "count"),
+    [
+        ({"call_s": 0.001}, "threads", 64),
+        ({"call_s": 0.1}, "threads", 2),
+        ({"call_s": 0.1}, "asyncio", 2),
+        ({"call_s": 0.001, "result_bytes": 4 << 20}, "threads", 8),
+        ({"call_s": 1.5}, "threads", 0),
+        ({"differs": True}, "threads", 0),
+        ({"effects": (("random", "random's global state"),)}, "threads", 0),
+        ({}, "processes-forkserver", 0),
+        ({}, "serial", 0),
+    ],
+)
+def test_the_results_that_are_compared(change: dict[str, Any], model: str, count: int) -> None:
+    """As many as a quarter of a second allows, of models whose calls share objects; none of a function of chance."""
+    assert compared(replace(FUNCTION, **change), model, 100) == count
 
 
 def test_serial_calls_are_advised_if_only_threads_are_faster_and_wrong() -> None:

@@ -13,11 +13,12 @@ from headway.advice.code import code_for, guard_for, required_of, undecided, ung
 from headway.advice.elsewhere import chosen, places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
 from headway.advice.measured import contender
-from headway.advice.models import Sizes, sizes_of
+from headway.advice.models import SHORT, Sizes, sizes_of
 from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, check, own_interpreter
 from headway.advice.session import Say, Session
+from headway.advice.shared import mixes
 from headway.advice.target import Target, check_names
 from headway.advice.values import Advice, Contender, Cores, Verdict
 from headway.advice.verdict import decide
@@ -149,12 +150,15 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     if at_home[0].call_s is None:
         raise _failed_alone(target.words, at_home)
     # The race measured the function's time better than the first calls, and its table has this figure.
-    function = replace(function, call_s=at_home[0].call_s.value)
+    mixed = [result.cell for result in results.values() if mixes(result)]
+    mixed_here = tuple(one.series for one in mixed if one.interpreter == own.id)
+    function = replace(function, call_s=at_home[0].call_s.value, mixed=mixed_here)
+    right = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter != own.id and cell not in mixed]
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
     late = lags(session, home.place, function, sizes, budget_s)
     all_refusals = (*home.place.refusals, *refusals)
     between = _ratios(cells, results, own.id)
-    verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
+    verdict = decide(at_home, right, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
     session.end_run([verdict.sentence, *verdict.lines])
     predicted: tuple[Cores, ...] = ()
     limits: tuple[str, ...] = ()
@@ -184,6 +188,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *_notes(home, function),
             *_failures(at_home),
             *_shared_inputs(results.values()),
+            *_mixed([one for one in mixed if one.interpreter != own.id], names),
             *limits,
             *notes,
         ),
@@ -310,6 +315,15 @@ def _shared_inputs(results: Iterable[CellResult]) -> list[str]:
     few = "one input" if count == 1 else f"{count} inputs"
     said = f"without a GIL, the threads shared {few}, which cannot be copied for each of them"
     return [f"{said}: threads that use the same objects slow each other; give at least as many inputs as threads"]
+
+
+def _mixed(cells: Iterable[Cell], names: Mapping[str, str]) -> list[str]:
+    """Return a note for each model whose calls beside each other gave other results."""
+    return [
+        f"{SHORT[one.series]} on {names[one.interpreter]}: calls beside each other gave results that the same calls alone "
+        "did not give"
+        for one in cells
+    ]
 
 
 def _not_to_be_had(own: Interpreter) -> dict[str, str]:

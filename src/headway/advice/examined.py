@@ -91,6 +91,7 @@ class Function:
         effects: The changes that it makes besides its result: (kind, words).
         by_name: Some of its inputs give arguments by name.
         locks: The locks that its calls take.
+        mixed: Models whose calls beside each other gave results that the same calls alone did not give, in the race.
         unpicklable: Which of "the function", "its arguments" and "its result" cannot be pickled; their sizes are 0.
     """
 
@@ -116,6 +117,7 @@ class Function:
     own_s: float = math.inf
     anew_s: float = 0.0
     second_s: float = math.inf
+    mixed: tuple[str, ...] = ()
 
     @property
     def later_s(self) -> float:

@@ -12,6 +12,7 @@ from headway.advice.examined import CALL_LIMIT_S, Function, Place, Refusal
 from headway.advice.models import Sizes, contenders
 from headway.advice.racing import METRIC
 from headway.advice.request import AdviceRequest
+from headway.advice.shared import compared
 from headway.host.doctor import examine
 from headway.host.keeper import Keeper
 from headway.host.machine import Machine, split_off_runner, this_machine
@@ -114,6 +115,7 @@ class Session:
                         "calls": sizes.calls[model],
                         "call_s": function.call_s,
                         "cold": sizes.cold,
+                        "compared": compared(function, model, sizes.tasks),
                     },
                     samples=sizes.samples,
                     warmups=sizes.warmups,

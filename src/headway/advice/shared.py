@@ -2,8 +2,9 @@
 
 from headway.advice.examined import Function, Lock
 from headway.advice.holds import ALWAYS
+from headway.lab.kept.results import CellResult
 
-__all__ = ["MOVES", "excluded", "lost_locks", "turns", "wrong"]
+__all__ = ["MOVES", "compared", "excluded", "lost_locks", "mixes", "turns", "wrong"]
 
 MOVES = "working directory"
 """The kind of the effect of a call that changes it; the agent's `strangers.effects` has the same."""
@@ -14,18 +15,43 @@ _ONE_PROCESS = ("asyncio", "threads", "interpreters")
 _ONE_INTERPRETER = ("asyncio", "threads")
 """Models whose calls share objects, and so locks."""
 
+_ALONE_S, _MOST_ALONE_S = 0.25, 1.0
+"""The time for the calls alone of a launch, and that of a call from which on none is made."""
+_MOST_COMPARED = 64
+_MOST_RESULT_BYTES = 32 << 20
+
 _MUCH = 0.5
 """From this share of the calls' time on, a lock that is held explains why calls beside each other gain little."""
 
 
 def wrong(function: Function) -> dict[str, str]:
     """Return the models with which calls beside each other give other results, with the reason."""
-    if MOVES not in {kind for kind, _ in function.effects}:
-        return {}
-    return dict.fromkeys(
-        _ONE_PROCESS,
-        "wrong beside each other: each call changes the working directory, of which a process has only one",
+    found = dict.fromkeys(
+        function.mixed, "wrong beside each other: their results are not those of the same calls one after the other"
     )
+    if MOVES in {kind for kind, _ in function.effects}:
+        found |= dict.fromkeys(
+            _ONE_PROCESS,
+            "wrong beside each other: each call changes the working directory, of which a process has only one",
+        )
+    return found
+
+
+def mixes(result: CellResult) -> bool:
+    """Tell whether calls beside each other gave, in a launch, results that the same calls alone did not give."""
+    return any(one.launch.facts.get("details", {}).get("other_results") for one in result.ok)
+
+
+def compared(function: Function, model: str, tasks: int) -> int:
+    """Return the number of a sample's calls whose results are compared with those of the same calls alone.
+
+    None are compared if that would tell nothing: workers of their own share nothing, and results of chance differ anyway.
+    """
+    is_chance = function.differs or "random" in {kind for kind, _ in function.effects}
+    if model not in _ONE_INTERPRETER or is_chance or function.call_s > _MOST_ALONE_S:
+        return 0
+    most = min(int(_ALONE_S / function.call_s), _MOST_RESULT_BYTES // max(1, function.result_bytes), _MOST_COMPARED)
+    return min(tasks, max(2, most))
 
 
 def turns(model: str, function: Function) -> Lock | None:

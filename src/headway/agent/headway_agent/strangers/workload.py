@@ -11,11 +11,13 @@ The parameters are:
 - `kind`: as in `calls`.
 - `fresh`: calls change their arguments, so each sample has new ones.
 - `lag`: measure the event loop's lag.
+- `compared`: the number of a sample's first calls whose results are compared with those of the same calls alone.
 
 Metrics besides those of `Tasks`: `call_s`, a sample's time over its calls; if `cold`, `first_longer_s`, by how much the
 first `tasks` calls exceed later ones, because workers import the function's module then (of threads, the first calls of
 the second pool in the process); with `lag`, `loop_lag_s`, the lateness of the loop at each measurement. Details: memory
-as `memory_of` gives it, and `shared_inputs`, the number of inputs if threads without a GIL have to share them.
+as `memory_of` gives it, `shared_inputs`, the number of inputs if threads without a GIL have to share them, and
+`other_results`, the number of the compared results that are others, and `compared_results`, that of all.
 """
 
 import itertools
@@ -27,6 +29,7 @@ from .. import proc
 from ..workloads import Tasks
 from . import calls
 from .renewing import source
+from .results import Results
 from .target import find, inputs_of
 
 __all__ = ["Calls", "memory_of"]
@@ -89,7 +92,13 @@ class Calls(Tasks):
         self._first_s = self._few_timed() if is_cold else None
         if len(self._few) < len(self.arguments):
             self._cut()
+        self._compared = Results(self._alone) if self.params.get("compared") else None
         return metrics
+
+    def _alone(self):
+        """Return the results of the calls that are compared, with no other call beside them."""
+        self._make_fresh()
+        return [self.model.run(self.task, [args])[0] for args in self.arguments[: self.params["compared"]]]
 
     def _few_timed(self):
         every, self.arguments = self.arguments, self._few
@@ -119,7 +128,9 @@ class Calls(Tasks):
     def timed(self):
         self._make_fresh()
         if not self.params.get("lag"):
-            return super().timed()
+            results, took_s = super().timed()
+            self._last = results[: self.params.get("compared", 0)]
+            return results, took_s
         begun_ns = time.perf_counter_ns()
         results, self.lags_s = self.model.run_coroutine(self._with_lag())
         return results, (time.perf_counter_ns() - begun_ns) / 1e9
@@ -145,6 +156,8 @@ class Calls(Tasks):
 
     def sample(self):
         metrics = super().sample()
+        if self._compared is not None:
+            self._compared.beside_others(self._last)
         metrics["call_s"] = metrics["work_s"] / len(self.arguments)
         if self._first_s is not None:
             share = self._rounds(len(self._few)) / self._rounds(len(self.arguments))
@@ -154,6 +167,8 @@ class Calls(Tasks):
         return metrics
 
     def close(self):
-        memory = memory_of()
+        details = dict(memory_of(), shared_inputs=self._shared)
+        if self._compared is not None:
+            details.update(compared_results=self._compared.count, other_results=self._compared.others())
         super().close()
-        return dict(memory, shared_inputs=self._shared)
+        return details
