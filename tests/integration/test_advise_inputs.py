@@ -101,3 +101,19 @@ def test_arguments_that_serve_many_calls_stay_the_same(used, name, inputs):
     assert seen.error == ""
     assert not seen.function.changes_arguments
     assert seen.function.anew_s == 0
+
+
+def test_the_memory_of_the_calls_counts(used, tmp_path):
+    """The memory that a call needs is known after it, and that of a launch is its peak with all calls at a time."""
+    (tmp_path / "pages.py").write_text(
+        "import time\ndef page():\n    data = bytearray(b'x') * 40_000_000\n    time.sleep(0.1)\n    return len(data)\n"
+    )
+    target, own = parse_target("pages:page"), interpreter()
+    assert 35e6 < examined(target).function.peak_bytes < 60e6
+    for model in ("threads", "processes-forkserver"):
+        params = {"target": target.job(), "kind": "plain", "workers": 3, "tasks": 3}
+        variant = Variant(series=model, workload=CALLS, model=model, params=params, paths=target.paths)
+        cell = Cell("x", variant, "free", own.id, "x")
+        (launch,) = run_launch([cell], own.executable, this_machine(), limit_s=LIMIT_S)
+        details = launch.facts["details"]
+        assert details["own_pss_bytes"] + sum(details["children_pss_bytes"]) > 100e6

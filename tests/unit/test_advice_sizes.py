@@ -39,6 +39,19 @@ def test_calls_that_wait_have_no_fewer_workers_than_cores(cpu_share):
     assert sizes.workers["threads"] == sizes.workers["processes-forkserver"] == 64
 
 
+def test_memory_bounds_the_calls_at_a_time():
+    """32 calls of 1 GiB each must not run at a time in 8 GiB; a number of the user's is kept."""
+    waits = replace(FUNCTION, cpu_share=0.01, peak_bytes=1 << 30)
+    sizes = sizes_of(waits, 2, None, available_bytes=8 << 30)
+    assert sizes.workers["threads"] == sizes.workers["processes-forkserver"] == sizes.calls["asyncio"] == 4
+    assert sizes_of(waits, 2, None, available_bytes=1 << 30).workers["threads"] == 1
+    assert sizes_of(waits, 2, 16, available_bytes=8 << 30).workers["threads"] == 16
+    assert sizes_of(replace(waits, peak_bytes=1 << 20), 2, None, available_bytes=8 << 20).workers["threads"] == 32
+    (said,) = course._of_memory(waits, 2, None, 8 << 30)
+    assert "no more than 4 calls ran at a time" in said
+    assert course._of_memory(waits, 2, 16, 8 << 30) == course._of_memory(waits, 2, None, 64 << 30) == []
+
+
 def test_long_calls_are_few_alone_and_enough_for_all_workers():
     """Serial samples of long calls stay short, whatever the number of workers; each of these has at least two calls."""
     cores = sizes_of(replace(FUNCTION, call_s=1.0), 15, None)

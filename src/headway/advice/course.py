@@ -13,7 +13,7 @@ from headway.advice.code import code_for, guard_for, required_of, undecided, ung
 from headway.advice.elsewhere import chosen, places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
 from headway.advice.measured import contender
-from headway.advice.models import SHORT, Sizes, sizes_of
+from headway.advice.models import SHORT, Sizes, most_at_a_time, sizes_of
 from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, check, own_interpreter
@@ -30,6 +30,7 @@ from headway.host.paths import default_store
 from headway.host.quota import quota_cores
 from headway.host.reaping import end_marked
 from headway.lab import stats
+from headway.lab.beside.volumes import available_memory_bytes
 from headway.lab.design import Cell
 from headway.lab.kept.results import CellResult
 from headway.lab.kept.store import Store
@@ -37,7 +38,7 @@ from headway.lab.launching.launch import OVER_LIMIT
 from headway.lab.launching.lock import only_lab
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
-from headway.report.figures import number
+from headway.report.figures import amount, number
 
 __all__ = ["advise"]
 
@@ -134,7 +135,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     )
     quota = quota_cores()
     usable = _cores_to_use(len(machine.cores), quota)
-    sizes = sizes_of(function, usable, request.workers, import_s=home.place.import_s)
+    memory_bytes = available_memory_bytes()
+    sizes = sizes_of(function, usable, request.workers, import_s=home.place.import_s, available_bytes=memory_bytes)
     # A launch that hangs must not use up the time of all.
     alone_s = sizes.launch_s + home.place.import_s
     session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * alone_s)
@@ -185,6 +187,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
         notes=(
             *_load(session),
             *_of_the_quota(len(machine.cores), quota),
+            *_of_memory(function, usable, request.workers, memory_bytes),
             *_notes(home, function),
             *_failures(at_home),
             *_shared_inputs(results.values()),
@@ -268,6 +271,16 @@ def _of_the_quota(cores_here: int, quota: float) -> list[str]:
     return [
         f"a CPU quota of {quota:.2f} cores applies here, of {cores_here} cores: the workers are chosen for the quota"
     ]
+
+
+def _of_memory(function: Function, cores: int, workers: int | None, available_bytes: int) -> list[str]:
+    """Return a note if the memory bounds the number of workers."""
+    most = most_at_a_time(function, available_bytes)
+    if workers or sizes_of(function, cores, None).workers["threads"] <= most:
+        return []
+    needs, here = amount(function.peak_bytes, "bytes"), amount(available_bytes, "bytes")
+    said = f"a call needs {needs} of memory, and {here} are available here"
+    return [f"{said}: no more than {most} call{'s' * (most != 1)} ran at a time; --workers tries more"]
 
 
 def _load(session: Session) -> list[str]:

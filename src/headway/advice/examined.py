@@ -83,6 +83,7 @@ class Function:
         cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
         input_bytes, result_bytes: The sizes of the pickles.
         anew_s: The time to make the arguments of a call anew, if the function of the inputs makes them; 0 for copies.
+        peak_bytes: The most memory that a call needs at a time, beyond what the process has before it.
         own_bytes: The size of the function's own pickle, which goes with each call: its name, or a method's whole object.
         pickle_s: The time to pickle and unpickle the function, its arguments and its result once.
         result: The type of its result.
@@ -118,6 +119,7 @@ class Function:
     anew_s: float = 0.0
     second_s: float = math.inf
     mixed: tuple[str, ...] = ()
+    peak_bytes: int = 0
 
     @property
     def later_s(self) -> float:
@@ -275,6 +277,7 @@ def _function(answer: Answer) -> Function:
         differs=again["differs"],
         changes_arguments=again["changes_arguments"],
         anew_s=again["anew_s"],
+        peak_bytes=again["peak_bytes"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
         by_name=inputs["by_name"],
         locks=tuple(Lock(**one) for one in again["locks"]),

@@ -7,7 +7,18 @@ from typing import final
 
 from headway.advice.examined import Function, Place
 
-__all__ = ["POOLS", "SENDING", "SHORT", "SIMPLICITY", "Sizes", "around_s", "contenders", "sizes_of", "words"]
+__all__ = [
+    "POOLS",
+    "SENDING",
+    "SHORT",
+    "SIMPLICITY",
+    "Sizes",
+    "around_s",
+    "contenders",
+    "most_at_a_time",
+    "sizes_of",
+    "words",
+]
 
 SIMPLICITY = ("serial", "asyncio", "threads", "interpreters", "processes-forkserver")
 """The models from the simplest on; of two that are equal within noise, the simpler one is advised."""
@@ -40,6 +51,10 @@ _LONG_S = 2.0
 _NOTICED = 0.01
 """The share of a sample's time that imports, and what only a first call does, may have without a sample before it."""
 _MOST_BYTES = 256 << 20
+_MEMORY = 0.5
+"""The share of the memory that is available here that all calls at a time may need."""
+_LITTLE_BYTES = 4 << 20
+"""Calls that need less than this have no bound by memory; what is measured of them is mostly the interpreter's own."""
 _MOST_WORKERS = 32
 """The most workers for calls that wait, unless there are more cores."""
 _MOST_PROCESSES = 8
@@ -96,7 +111,26 @@ def around_s(function: Function, model: str) -> float:
     return function.pickle_s * (model in SENDING) + copied_s
 
 
-def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: float = 0.0) -> Sizes:
+def most_at_a_time(function: Function, available_bytes: float) -> float:
+    """Return how many calls may run at a time in this much memory, at least one; infinity if they need little.
+
+    Args:
+        function: The function.
+        available_bytes: The memory that processes can have here without swapping.
+    """
+    if function.peak_bytes < _LITTLE_BYTES or available_bytes == math.inf:
+        return math.inf
+    return max(1, int(_MEMORY * available_bytes / function.peak_bytes))
+
+
+def sizes_of(
+    function: Function,
+    cores: int,
+    workers: int | None,
+    *,
+    import_s: float = 0.0,
+    available_bytes: float = math.inf,
+) -> Sizes:
     """Return the amounts with which a function is run on `cores` cores.
 
     Args:
@@ -105,9 +139,13 @@ def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: f
         workers: The number that the user wants; None: one for each core, and if calls wait, enough to keep the cores
             busy.
         import_s: The time that a worker needs for the import of the function's module.
+        available_bytes: The memory that processes can have here without swapping. It bounds the calls at a time, unless the
+            user names a number of workers.
     """
     busy = max(function.cpu_share, 1 / 16)
-    wanted = workers or max(2, min(max(_MOST_WORKERS, cores), math.ceil(cores / busy)) if busy < 0.5 else cores)
+    wanted = max(2, min(max(_MOST_WORKERS, cores), math.ceil(cores / busy)) if busy < 0.5 else cores)
+    most_at_once = math.inf if workers else most_at_a_time(function, available_bytes)
+    wanted = workers or int(min(wanted, most_at_once))
     processes = workers or min(wanted, max(cores, _MOST_PROCESSES))
     call_s = function.call_s
     # All results of a sample exist at the same time, and for pools also all arguments.
@@ -128,7 +166,7 @@ def sizes_of(function: Function, cores: int, workers: int | None, *, import_s: f
     around = max(calls.get(model, tasks) * around_s(function, model) for model in ("serial", *calls))
     return Sizes(
         tasks,
-        {"serial": tasks, "asyncio": max(tasks, calls["threads"]), **calls},
+        {"serial": tasks, "asyncio": int(min(max(tasks, calls["threads"]), most_at_once)), **calls},
         {"serial": 1, "asyncio": 1, **{model: min(at_once[model], calls[model]) for model in calls}},
         samples,
         warmups,

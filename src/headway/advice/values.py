@@ -47,7 +47,7 @@ class Contender:
         speed_up: The rate of its calls over the rate of one call after the other on the user's interpreter; None for
             the latter itself.
         start_s: The time that its pool takes to start, with the import of the function's module in each worker.
-        pss_bytes: The memory of all its processes.
+        pss_bytes: The memory of all its processes, each at its peak while the calls run.
         worker_pss_bytes: The memory of each further worker.
         failures: The number of its launches that failed.
         failed: The reason of the first failure; "" if none failed.

@@ -77,7 +77,7 @@ def _contenders(advice: Advice) -> Table:
     caption = (
         f"{advice.tasks} serial calls per sample{more}; each launch is a fresh process; intervals: 95 % for all looks together; "
         "speed-up: over serial calls; pays from: least serial time of a task for which a started pool is faster; "
-        "tasks: number of calls that also pays for the start; memory: PSS of all processes"
+        "tasks: number of calls that also pays for the start; memory: PSS of all processes at its peak while the calls run"
     )
     return Table(caption, columns, tuple(tuple(row) for row in rows), names=2)
 

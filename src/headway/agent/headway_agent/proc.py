@@ -211,10 +211,41 @@ def max_rss_bytes():
 
     ru_maxrss of getrusage(2) is that of the process that started this one, if that was larger: exec(2) keeps it.
     """
-    for line in read("/proc/self/status").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return resident("self")[1]
+
+
+def resident(pid):
+    """Return a process's resident set, and the largest one so far, in bytes; 0 for what is not known. Raises OSError."""
+    found = {"VmRSS": 0, "VmHWM": 0}
+    for line in read("/proc/%s/status" % pid).splitlines():
+        name, _, value = line.partition(":")
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024
+    return found["VmRSS"], found["VmHWM"]
+
+
+def forget_peak():
+    """Let this process's largest resident set count from now on, where the system allows it."""
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        pass
+
+
+def peak_pss_bytes(pid):
+    """Return a process's proportional set size at its largest resident set, in bytes; None if it is not known.
+
+    Memory that the process has given back since then is taken as its own: calls do not share what they fill.
+    """
+    now_bytes = pss_bytes(pid)
+    if now_bytes is None:
+        return None
+    try:
+        resident_bytes, most_bytes = resident(pid)
+    except OSError:
+        return now_bytes
+    return now_bytes + max(0, most_bytes - resident_bytes)
 
 
 def pin(cpus):

@@ -291,8 +291,12 @@ def _again(talk, effects, task, supply, first_result, watch):
     size, pickle_s, pickle_error = _pickle_of(first_result)
     first_dumped = dumped(first_result)
     _check(supply.used_up(), talk)
-    result, second = _timed_call(task, supply.next(0), talk)
+    args = supply.next(0)
+    proc.forget_peak()
+    before_bytes = proc.resident("self")[0]
+    result, second = _timed_call(task, args, talk)
     seen = effects.end()
+    peak_bytes = max(0, proc.max_rss_bytes() - before_bytes)
     if effects.left_processes:
         talk.give("again", error="it leaves a process behind with each call", about="leaves")
         raise _FailedError
@@ -324,6 +328,7 @@ def _again(talk, effects, task, supply, first_result, watch):
         cpu_share=computing(times),
         cores=sum(one.cpu_s for one in times) / max(wall_s, 1e-9),
         result_bytes=size,
+        peak_bytes=peak_bytes,
         result_pickle_s=pickle_s,
         result_pickle_error=pickle_error,
         differs=differs,

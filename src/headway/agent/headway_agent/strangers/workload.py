@@ -44,11 +44,11 @@ BESIDE = 0.7
 
 
 def memory_of():
-    """Return {"own_pss_bytes", "children_pss_bytes" (of each live child)}: memory, with shared pages divided."""
+    """Return {"own_pss_bytes", "children_pss_bytes" (of each live child)}: the peaks of memory, with shared pages divided."""
     own = os.getpid()
-    sizes_bytes = [proc.pss_bytes(child) for child in proc.descendants(own)]
+    sizes_bytes = [proc.peak_pss_bytes(child) for child in proc.descendants(own)]
     alive = [size_bytes for size_bytes in sizes_bytes if size_bytes is not None]
-    return {"own_pss_bytes": proc.pss_bytes(own), "children_pss_bytes": alive}
+    return {"own_pss_bytes": proc.peak_pss_bytes(own), "children_pss_bytes": alive}
 
 
 class Calls(Tasks):
@@ -81,6 +81,8 @@ class Calls(Tasks):
 
     def open(self):
         metrics = super().open()
+        # The import, and the making of the inputs, may have needed more memory than the calls.
+        proc.forget_peak()
         self._few = self.arguments[: max(2, self.params["tasks"])]
         is_cold = self.params.get("cold", True)
         if is_cold and self.job["model"].endswith("threads"):
