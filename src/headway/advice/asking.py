@@ -110,8 +110,10 @@ def ask(
                 if fd >= 0:
                     os.close(fd)
         said = tail_of(stderr, _STDERR_KEPT_BYTES)
-    stages, begun = _stages(data)
+    stages, begun, which = _stages(data)
     doing = _DOING.get(begun, "before it started")
+    if which:
+        doing += f" with input {which} of {stages['inputs']['count']}"
     ended = ""
     if not in_time:
         ended = f"did not end within {limit_s:g} s {doing}"
@@ -154,19 +156,21 @@ def _read(reader: int, process: "subprocess.Popen[bytes]", limit_s: float) -> tu
             deadline_s = time.monotonic() + limit_s
 
 
-def _stages(data: bytes) -> tuple[dict[str, dict[str, Any]], str]:
+def _stages(data: bytes) -> tuple[dict[str, dict[str, Any]], str, int]:
+    """Return the results by stage, the last stage that was begun, and the number of the input that it was begun with."""
     stages: dict[str, dict[str, Any]] = {}
-    begun = ""
+    begun, which = "", 0
     for line in data.split(b"\n"):
         try:
             answer = json.loads(line)
         except ValueError:
             continue  # cut off, or not written by the agent
         if isinstance(answer, dict):
-            begun = str(answer.get("begun", begun))
+            if "begun" in answer:
+                begun, which = str(answer["begun"]), int(answer.get("which", 0))
             if "stage" in answer:
                 stage = str(answer.pop("stage"))
                 # Keep an error: a forked child may have reported it, and its parent goes on.
                 if not stages.get(stage, {}).get("error"):
                     stages[stage] = answer
-    return stages, begun
+    return stages, begun, which

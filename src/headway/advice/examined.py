@@ -1,5 +1,6 @@
 """The results of the cheap questions, as values: the function, and the models that each interpreter can run it with."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -388,10 +389,33 @@ _HINTS = {
 }
 
 
+_STACKS = "Timeout ("
+"""The beginning of the line above the stacks of a process that hangs, as faulthandler writes it."""
+_OF_STACKS = ("  ", "Thread ", "Current thread ")
+_NOT_THE_USERS = ("headway_agent", "/importlib/", '"<frozen ', '"<string>"')
+_LINES = 12
+
+
+def _end_of(output: str) -> str:
+    """Return the end of a process's output; of stacks, those of the main thread, the innermost first, without our frames."""
+    said = output.strip().splitlines()
+    begun = next((place for place in range(len(said) - 1, -1, -1) if said[place].startswith(_STACKS)), None)
+    if begun is None:
+        return "\n".join(said[-_LINES:])
+    stacks: list[list[str]] = [[]]
+    for line in itertools.takewhile(lambda line: not line or line.startswith(_OF_STACKS), said[begun + 1 :]):
+        if line.startswith("  "):
+            stacks[-1].append(line)
+        elif line:
+            stacks.append([])
+    # The main thread is the oldest, and so the last one.
+    users = [line for line in stacks[-1] if not any(one in line for one in _NOT_THE_USERS)]
+    return "\n".join(["the innermost frame first:", *users[:_LINES]]) if users else ""
+
+
 def refuse(examined: Examined, target: Target) -> HeadwayError:
     """Return the error with the reason why there is no advice about this function."""
-    said = examined.detail.strip().splitlines()
-    tail = "\n".join(said[-12:])
+    tail = _end_of(examined.detail)
     hint = "make the function run by itself first" + (f"; the end of its output:\n{tail}" if tail else "")
     if examined.missing:
         hint = (

@@ -1,8 +1,8 @@
 """Answers cheap questions about a user's function in a fresh process: if it imports, pickles, returns; what it changes.
 
 Protocol: the job is one JSON object on standard input. Answers are JSON objects, one a line, on the descriptor named by
-`argv[1]`. Before a stage: {"begun": STAGE}, so that the stage in which a process ended or hung is known. After a stage:
-{"stage": STAGE, ...} with its results. An exception of the user's code gives {"error": ..., "where": ...} for its
+`argv[1]`. Before a stage: {"begun": STAGE}, so that the stage in which a process ended or hung is known; before the first
+call with each input also "which", its number. After a stage: {"stage": STAGE, ...} with its results. An exception of the user's code gives {"error": ..., "where": ...} for its
 stage, and ends the process.
 
 `what` of a job is one of:
@@ -44,8 +44,9 @@ class _Talk:
     def __init__(self, fd):
         self._fd = fd
 
-    def begin(self, stage):
-        self._put({"begun": stage})
+    def begin(self, stage, which=0):
+        """Tell that a stage begins, or its calls with an input, whose number is `which`, from 1."""
+        self._put({"begun": stage, "which": which} if which else {"begun": stage})
 
     def give(self, stage, **values):
         self._put(dict(values, stage=stage))
@@ -317,6 +318,8 @@ def _again(talk, effects, task, supply, first_result, watch):
     while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
         args = supply.next(len(times))
         which = len(times) % supply.count + 1 if supply.count > 1 else 0
+        if which and len(times) <= supply.count:
+            talk.begin("again", which)
         times.append(_timed_call(task, args, talk, which=which)[1])
     wall_s = sum(one.wall_s for one in times)
     mean_s = wall_s / len(times)
