@@ -33,6 +33,19 @@ def test_threads_that_take_turns_are_told_in_words_that_fit_their_figure(speed_u
     assert "the function holds the GIL for 97% of its time" in line
 
 
+@pytest.mark.parametrize(
+    "speed_up", [Interval(1.2, 0.02, 80.0, "paired t"), Interval(1.05, 0.0, math.inf, "one launch")]
+)
+def test_coroutines_that_only_compute_take_turns(speed_up: Interval) -> None:
+    """A loop runs one coroutine at a time, so more time would decide nothing for a function that never waits."""
+    asyncio = replace(contender("asyncio", 1), words="asyncio", speed_up=speed_up)
+    found = verdict(contender("serial", 1), asyncio, function=replace(FUNCTION, kind="async"))
+    assert (found.outcome, found.perhaps) == ("no difference", "")
+    assert found.sentence == "serial calls: no model is faster here"
+    assert found.lines[0].startswith("asyncio takes turns, so its figure (")
+    assert "holds the GIL for 97% of its time" in found.lines[0]
+
+
 @pytest.mark.parametrize("pools", [0, 1])
 def test_the_quickest_model_that_may_be_faster_is_named_beside_a_certain_one(pools: int) -> None:
     """Of asyncio and threads, which are both undecided, the quicker one is named, and asyncio also without threads."""

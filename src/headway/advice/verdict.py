@@ -131,8 +131,8 @@ def decide(
     lines += [_runner_up(worthy, best, between)] if worthy else []
     if holds is not None and _takes_turns(best, holds):
         lines.append(
-            f"two measurements disagree: the function holds the GIL for {holds.held:.0%} of its time, and threads of such a "
-            "function take turns"
+            f"two measurements disagree: the function holds the GIL for {holds.held:.0%} of its time, and "
+            f"{'coroutines' if best.model == 'asyncio' else 'threads'} of such a function take turns"
         )
     unfit = [
         one for one in others if one.model in without and _looks_faster(one, sure=one.model not in wrong(function))
@@ -307,8 +307,8 @@ def _a_crowd(
 
 
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:
-    """Tell whether a model cannot help, whatever its undecided gain: threads of a function that always holds the GIL."""
-    return one.model == "threads" and holds is not None and holds.held > ALWAYS
+    """Tell whether a model cannot help, whatever its undecided gain: threads or coroutines that hold the GIL all the time."""
+    return one.model in {"threads", "asyncio"} and holds is not None and holds.held > ALWAYS
 
 
 def _in_turn(one: Contender, holds: Holds | None, function: Function) -> bool:
@@ -352,16 +352,15 @@ def _why(one: Contender, holds: Holds | None, function: Function, pays: Mapping[
         return f"{one.words} {'shows' if is_one else 'show'} no clear gain ({interval(one.speed_up)}){decides}"
     if one.speed_up.high > _SURE_OF_NOTHING:
         # The profile rules a gain out, and not the figure, which may even be well above 1.
-        said = (
-            f"{one.words} {'takes' if is_one else 'take'} turns, so their figure ({_measured(one.speed_up)}) is no gain"
-        )
+        takes, whose = ("takes", "its") if is_one else ("take", "their")
+        said = f"{one.words} {takes} turns, so {whose} figure ({_measured(one.speed_up)}) is no gain"
     else:
         none, slower = ("brings no gain", "is slower") if is_one else ("bring no gain", "are slower")
         gives = none if one.speed_up.high > 1 / (1 + MARGIN) else slower
         said = f"{one.words} {gives} ({_measured(one.speed_up)})"
     if lock is not None:
         said += f": the calls take turns at {lock.words}, which is held for {lock.share:.0%} of their time"
-    elif one.model == "threads" and holds is not None and holds.held > 0.5:
+    elif one.model in {"threads", "asyncio"} and holds is not None and holds.held > 0.5:
         said += f": the function holds the GIL for {holds.held:.0%} of its time"
         longest = holds.longest
         if longest is not None:
