@@ -4,14 +4,18 @@ import io
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 from test_advice import FUNCTION, HOLDS, SPOT, advice, contender, once, verdict
 
+from headway.advice import cores, pays_from
 from headway.advice.code import undecided
 from headway.advice.holds import released_of
-from headway.advice.values import Contender, to_json
+from headway.advice.models import sizes_of
+from headway.advice.values import BreakEven, Contender, Lag, to_json
 from headway.cli.advise_view import render_advice
 from headway.lab.stats import Interval
 
@@ -209,3 +213,38 @@ def test_a_value_without_a_pickle_has_no_size(unpicklable: tuple[str, ...], word
     console.print(render_advice(replace(found, function=replace(FUNCTION, unpicklable=unpicklable))))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"of it computing; {words}\n" in text
+
+
+def test_break_even_and_the_loops_lag_have_their_intervals() -> None:
+    """A size, a number of tasks and a lag are shown with their ends; a figure of one launch says so."""
+    found = advice(verdict(contender("serial", 1)), contender("serial", 1))
+    pays = (
+        BreakEven("threads", Interval(0.001, 0.0008, 0.0012, "t"), Interval(3.2, 2.1, 8.9, "t")),
+        BreakEven("processes-forkserver", None, None, "the time was up"),
+    )
+    lags = (
+        Lag("asyncio.to_thread", Interval(0.004, 0.003, 0.006, "t")),
+        Lag("a process pool", Interval(0.001, 0.0, math.inf, "one launch")),
+    )
+    console = Console(file=io.StringIO(), width=200)
+    console.print(render_advice(replace(found, break_even=pays, lags=lags)))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "  break-even of threads: 1 ms [800 us to 1.2 ms] per task and 4 [3 to 9] tasks\n" in text
+    assert "  break-even of processes: the time was up\n" in text
+    assert "with asyncio.to_thread, is late by 4 ms [3 ms to 6 ms] (p99)\n" in text
+    assert "with a process pool, is late by 1 ms (one launch) (p99)\n" in text
+
+
+def test_a_lag_that_was_left_out_is_told() -> None:
+    """If the time is up, each way that has no lag is named; one that cannot run the function is no matter of time."""
+    session: Any = SimpleNamespace(spent_s=96.0, name="advise f")
+    home: Any = SimpleNamespace(why_not=lambda kind: "no pickle" if kind == "processes-forkserver" else "")
+    found, (said,) = pays_from.lags(session, home, FUNCTION, sizes_of(FUNCTION, 2, None), 100.0)
+    assert found == []
+    assert said.endswith("with asyncio.to_thread, was not measured: the time was up")
+
+
+def test_the_range_of_simulations_is_not_told_as_an_interval() -> None:
+    """The figures beside a server say what their brackets are."""
+    (said,) = cores.beside_a_server(HOLDS, 2, 2)
+    assert said.endswith("in brackets: the range of 5 simulations; a measured p99 often differs by a factor of 2")

@@ -34,6 +34,8 @@ _CALLS = 60
 """The least number of calls per worker in a run, unless they take longer than `_MOST_S` of virtual time."""
 _MOST_S = 20.0
 _SEED, _SEEDS = 1, 5
+_RANGE = f"in brackets: the range of {_SEEDS} simulations; a measured p99 often differs by a factor of 2"
+"""The factor is that of docs/concepts/predictions.md for the p99."""
 _WORTH = 1.25
 """The least factor by which a policy must improve the tail to be named here."""
 _SIMULATED = {"threads": False, "processes-forkserver": True, "interpreters": True}
@@ -132,7 +134,7 @@ def predict(
 def beside_a_server(holds: Holds, workers: int, cores: int) -> tuple[str, ...]:
     """Return sentences on how a server's requests wait beside threads of the function, with stock CPython and `fair`.
 
-    The figures are the median of five seeds, and their range.
+    The figures are the median of five seeds, and their range, which is no interval of a prediction; the sentences say so.
     """
     found: dict[str, list[float]] = {"none": [], "fair": []}
     for policy, p99s_ms in found.items():
@@ -164,8 +166,8 @@ think_ms = {{exponential = 4}}
         return ()
     said = f"simulated requests of 50 us in 2 threads beside {workers} thread{'s' * (workers != 1)} of the function: p99 {_ms(found['none'])}"
     if stock < _WORTH * fair:
-        return (f"{said}; the policy `fair` does not change that",)
-    return (f"{said}, {_ms(found['fair'])} under the policy `fair` (headway run --policy fair)",)
+        return (f"{said}; the policy `fair` does not change that; {_RANGE}",)
+    return (f"{said}, {_ms(found['fair'])} under the policy `fair` (headway run --policy fair); {_RANGE}",)
 
 
 def _ms(values: Sequence[float]) -> str:

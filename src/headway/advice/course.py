@@ -157,7 +157,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     function = replace(function, call_s=at_home[0].call_s.value, mixed=mixed_here)
     right = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter != own.id and cell not in mixed]
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
-    late = lags(session, home.place, function, sizes, budget_s)
+    late, no_lags = lags(session, home.place, function, sizes, budget_s)
     all_refusals = (*home.place.refusals, *refusals)
     between = _ratios(cells, results, own.id)
     verdict = decide(at_home, right, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
@@ -192,6 +192,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
             *_failures(at_home),
             *_shared_inputs(results.values()),
             *_mixed([one for one in mixed if one.interpreter != own.id], names),
+            *no_lags,
             *limits,
             *notes,
         ),

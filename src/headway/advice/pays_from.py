@@ -115,8 +115,10 @@ def _beside_a_loop(function: Function, sizes: Sizes, model: str) -> int:
     return max(min(sizes.tasks, sizes.calls[model]), min(2000, math.ceil(0.3 / call_s)))
 
 
-def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget_s: float) -> list[Lag]:
-    """Return an event loop's lag while the calls run beside it."""
+def lags(
+    session: Session, home: Place, function: Function, sizes: Sizes, budget_s: float
+) -> tuple[list[Lag], list[str]]:
+    """Return an event loop's lag while the calls run beside it, and a sentence for each way that was left out."""
     name = f"{session.name}: event loop"
     ways = {
         "asyncio-threads": ("asyncio.to_thread", "threads"),
@@ -124,9 +126,14 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
     }
     if function.kind.startswith("async"):
         ways = {"asyncio": ("its own coroutines", "asyncio")}
-    found = []
+    found, left_out = [], []
     for model, (said, kind) in ways.items():
-        if home.why_not(kind) or (session.spent_s > _LAGS_UNTIL * budget_s):
+        if home.why_not(kind):
+            continue
+        if session.spent_s > _LAGS_UNTIL * budget_s:
+            left_out.append(
+                f"the lag of an event loop beside the calls, with {said}, was not measured: the time was up"
+            )
             continue
         session.say(f"measuring the delay of an event loop with {said}")
         variant = session.variant(
@@ -150,4 +157,4 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
             session.keep(cell, block, launch)
         if values:
             found.append(Lag(said, stats.level_interval(values)))
-    return found
+    return found, left_out

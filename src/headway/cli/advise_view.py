@@ -1,7 +1,7 @@
 """Render advice for the terminal: the answer first, then the measurements, the reasons, and the code to paste."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -9,8 +9,9 @@ from rich.text import Text
 from headway.advice.examined import Function
 from headway.advice.holds import Holds
 from headway.advice.models import SHORT
-from headway.advice.values import Advice, Contender
+from headway.advice.values import Advice, BreakEven, Contender
 from headway.advice.verdict import interval
+from headway.lab.stats import Interval
 from headway.printable import printable
 from headway.report import Table, render_table, seconds
 from headway.report.figures import amount
@@ -164,6 +165,23 @@ def _without_row(holds: Holds) -> str:
     return said
 
 
+def _ends(value: Interval, written: Callable[[float], str]) -> str:
+    """Return the ends of an interval, with a blank before them; one launch has no interval."""
+    if not math.isfinite(value.high):
+        return " (one launch)"
+    return f" [{written(value.low)} to {written(value.high)}]"
+
+
+def _break_even(one: BreakEven) -> str:
+    """Return the break-even size and number of tasks with their intervals; "" if neither is known."""
+    parts = []
+    if one.size_s is not None:
+        parts.append(f"{seconds(one.size_s.value)}{_ends(one.size_s, seconds)} per task")
+    if one.tasks is not None:
+        parts.append(f"{math.ceil(one.tasks.value)}{_ends(one.tasks, lambda count: f'{math.ceil(count):,}')} tasks")
+    return " and ".join(parts)
+
+
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
     yield bold("Reasons")
@@ -191,8 +209,11 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
     for one in advice.break_even:
         if one.size_s is None and one.why:
             yield Text(f"  break-even of {SHORT[one.model]}: {printable(one.why)}")
+        elif said := _break_even(one):
+            yield Text(f"  break-even of {SHORT[one.model]}: {said}")
     for lag in advice.lags:
-        yield Text(f"  an event loop beside the calls, with {lag.words}, is late by {seconds(lag.p99_s.value)} (p99)")
+        late = f"{seconds(lag.p99_s.value)}{_ends(lag.p99_s, seconds)}"
+        yield Text(f"  an event loop beside the calls, with {lag.words}, is late by {late} (p99)")
     for lock in function.locks:
         yield Text(f"  {printable(lock.words)} is held for {lock.share:.0%} of the calls' time")
     for kind, words in function.effects:
