@@ -366,6 +366,11 @@ def _notes(home: Examined, function: Function) -> list[str]:
         notes.append(
             "the function returns a generator, which works only while it is consumed: list(...) of it is measured"
         )
+    if function.own_loop:
+        notes.append(
+            f"the function calls {function.own_loop}, which raises where an event loop is running already: a coroutine must "
+            "call it by asyncio.to_thread"
+        )
     if function.cores > 1.3:
         notes.append(f"the function keeps {function.cores:.1f} cores busy by itself: it has its own threads")
     if home.place.interpreter.free_threaded and home.place.switched_by:

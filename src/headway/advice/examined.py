@@ -85,6 +85,7 @@ class Function:
         input_bytes, result_bytes: The sizes of the pickles.
         anew_s: The time to make the arguments of a call anew, if the function of the inputs makes them; 0 for copies.
         peak_bytes: The most memory that a call needs at a time, beyond what the process has before it.
+        own_loop: The call by which a plain function runs an event loop of its own, as its source tells; "" if there is none.
         own_bytes: The size of the function's own pickle, which goes with each call: its name, or a method's whole object.
         pickle_s: The time to pickle and unpickle the function, its arguments and its result once.
         result: The type of its result.
@@ -121,6 +122,7 @@ class Function:
     second_s: float = math.inf
     mixed: tuple[str, ...] = ()
     peak_bytes: int = 0
+    own_loop: str = ""
 
     @property
     def later_s(self) -> float:
@@ -279,6 +281,7 @@ def _function(answer: Answer) -> Function:
         changes_arguments=again["changes_arguments"],
         anew_s=again["anew_s"],
         peak_bytes=again["peak_bytes"],
+        own_loop=looked["own_loop"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
         by_name=inputs["by_name"],
         locks=tuple(Lock(**one) for one in again["locks"]),
@@ -371,7 +374,11 @@ def missing_module(
     return Examined(place, None, f"{words}: ModuleNotFoundError: No module named '{missing}'", "", missing)
 
 
+_IN_A_LOOP = ("running event loop", "event loop is already running", "another loop is running")
+"""Words of asyncio's errors about a loop that is begun in a coroutine."""
+
 _HINTS = {
+    "loop": "await the coroutine in place of running an event loop for it: a thread runs one loop at a time",
     "used up": "name a function that makes new inputs each time it is called: --inputs module:function",
     "leaves": "end each process that the function starts before it returns, as `subprocess.run` does",
     "pickled": "put the classes of the arguments into a module that other programs can import",
@@ -421,6 +428,8 @@ def refuse(examined: Examined, target: Target) -> HeadwayError:
         hint = (
             f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --python"
         )
+    elif any(words in examined.error for words in _IN_A_LOOP):
+        hint = _HINTS["loop"]
     elif examined.about:
         hint = _HINTS[examined.about].format(name=target.name, owner=target.name.rpartition(".")[0])
     return UsageError(f"{target.words}: {examined.error}", hint=hint)

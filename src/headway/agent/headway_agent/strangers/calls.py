@@ -4,9 +4,11 @@ A user writes `pool.submit(function, *args)`, so exactly that is measured. Calls
 coroutines need one of the functions below around them; any worker can find these by name.
 """
 
+import ast
 import asyncio
 import inspect
 import pickle
+import textwrap
 import threading
 import time
 
@@ -21,6 +23,7 @@ __all__ = [
     "are_equal",
     "kind_of",
     "own_inputs",
+    "own_loop_of",
     "sent",
     "task_of",
 ]
@@ -40,6 +43,31 @@ def kind_of(function):
     if inspect.isasyncgenfunction(function):
         return ASYNC_GENERATOR
     return GENERATOR if inspect.isgeneratorfunction(function) else PLAIN
+
+
+def own_loop_of(function):
+    """Return "asyncio.run" or "run_until_complete" if a function's own source calls it, else ""; runs none of its code.
+
+    Functions inside of it do not count: they may be for other threads.
+    """
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
+    except Exception:
+        return ""  # a function in C, or one without a file
+    nodes = list(ast.iter_child_nodes(tree))
+    while nodes:
+        one = nodes.pop()
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        nodes.extend(ast.iter_child_nodes(one))
+        called = one.func if isinstance(one, ast.Call) else None
+        if not isinstance(called, ast.Attribute):
+            continue
+        if called.attr == "run" and isinstance(called.value, ast.Name) and called.value.id == "asyncio":
+            return "asyncio.run"
+        if called.attr == "run_until_complete":
+            return "run_until_complete"
+    return ""
 
 
 def with_keywords(function, args, kwargs):

@@ -256,6 +256,7 @@ def _function(job, talk):
         file=code.co_filename if code else "",
         line=code.co_firstlineno if code else 0,
         qualified=getattr(function, "__qualname__", ""),
+        own_loop=calls.own_loop_of(function) if kind == calls.PLAIN else "",
         pickle_error=own_error,
         bytes=own_bytes,
         pickle_s=own_s,
