@@ -15,10 +15,10 @@ def plan(**options):
 
 def first_enough(wanted, one=ROUND, *, most=200_000):
     """Return the number of rounds after which `wanted` has enough of them."""
-    rounds = []
+    rounds, looks = [], steps._Looks()
     while len(rounds) < most:
         rounds.append(one)
-        if steps._enough({"it": rounds}, [wanted], 0.0):
+        if steps._enough({"it": rounds}, [wanted], 0.0, looks):
             return len(rounds)
     return None
 
@@ -50,3 +50,14 @@ def test_short_rounds_end_before_their_seconds(monkeypatch):
 def test_half_a_million_latencies_are_enough():
     """A load ends after half a million timed calls, once there are five rounds."""
     assert first_enough(plan(seconds=60), Round(10_000_000, 100_000, range(100_000))) == steps._LEAST_ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("narrow", "expected"),
+    [({50}, 500), ({50, 75}, 75), ({50, 113, 170}, 170), (set(range(60, 113)), 500), (set(range(51, 114)), 113)],
+)
+def test_a_precision_is_reached_if_two_looks_in_succession_say_so(narrow, expected, monkeypatch):
+    """Looks come after half as many rounds more; a narrow interval at one of them, or between them, ends nothing."""
+    monkeypatch.setattr(steps, "_half_width", lambda values, _: 0.0 if len(values) in narrow else 1.0)
+
+    assert first_enough(plan(precision=0.01)) == expected

@@ -210,11 +210,13 @@ class Share:
         what: The name of the thing that the share is of.
         values: One value per launch, or per block of rounds of a single launch; () if the share was not measured.
         basis: The kind and number of the values.
+        single_rounds: Each value is of one round, as there are too few rounds for blocks.
     """
 
     what: str
     values: tuple[float, ...]
     basis: Basis
+    single_rounds: bool = False
 
     @property
     def value(self) -> float:
@@ -234,7 +236,7 @@ class Share:
         if self.basis.of_launches:
             reach = stats.half_width_factor(len(self.values)) * statistics.stdev(self.values)
         else:
-            reach = intervals.reach(self.values)
+            reach = intervals.reach(self.values, single_rounds=self.single_rounds)
         return stats.Interval(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach), "student")
 
     def __lt__(self, limit: float) -> Decision:

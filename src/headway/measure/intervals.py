@@ -54,33 +54,45 @@ def parts(values: Sequence[float], count: int) -> list[Sequence[float]]:
 
 _MOST_ALIKE = 0.8
 
+_ROUNDS_ALIKE = 0.3
+"""How much single rounds are taken to be alike at least: so few of them cannot tell it, and neighbours mostly are."""
 
-def reach(of_blocks: Sequence[float]) -> float:
+
+def reach(of_blocks: Sequence[float], *, single_rounds: bool = False) -> float:
     """Return the half-width of Student's interval of the mean of one process's blocks, of which there are two or more.
 
     If successive blocks are alike, fewer of them are independent, and the interval is wider. The variance of a mean of
     values with lag-1 autocorrelation r is (1 + r) / (1 - r) times the variance without autocorrelation (Law, Simulation
     Modeling and Analysis, 4.4).
+
+    Args:
+        of_blocks: The blocks' values.
+        single_rounds: Each block is one round, as there are too few rounds for blocks.
     """
     usual = stats.half_width_factor(len(of_blocks)) * statistics.stdev(of_blocks)
+    alike = max(_alike(of_blocks), _ROUNDS_ALIKE if single_rounds else 0.0)
+    return usual * math.sqrt((1 + alike) / (1 - alike))
+
+
+def _alike(of_blocks: Sequence[float]) -> float:
+    """Return the correlation of successive blocks, from 0 to `_MOST_ALIKE`; 0 for too few blocks."""
     mean = statistics.fmean(of_blocks)
     rests = [one - mean for one in of_blocks]
     squares = sum(one * one for one in rests)
     if len(of_blocks) < _BLOCKS // 2 or squares == 0:
-        return usual
+        return 0.0
     # An estimate of the correlation from n values is too small by about 1/n.
     alike = sum(one * other for one, other in itertools.pairwise(rests)) / squares + 1 / len(of_blocks)
-    alike = min(max(alike, 0.0), _MOST_ALIKE)
-    return usual * math.sqrt((1 + alike) / (1 - alike))
+    return min(max(alike, 0.0), _MOST_ALIKE)
 
 
 def _of_blocks(values: Sequence[float], method: stats.Method) -> stats.Interval:
     """Return the geometric mean of one process's rounds, with Student's interval over blocks of them."""
     of_blocks = blocks(values)
-    if len(of_blocks) < _BLOCKS // 2:
+    if len(of_blocks) < 2:
         return replace(stats.level_interval(of_blocks), method=method)
     logs = [math.log(one) for one in of_blocks]
-    mean, half = statistics.fmean(logs), reach(logs)
+    mean, half = statistics.fmean(logs), reach(logs, single_rounds=len(of_blocks) == len(values))
     return stats.Interval(stats.exp(mean), stats.exp(mean - half), stats.exp(mean + half), method)
 
 

@@ -43,8 +43,8 @@ class Options:
             "trio". In an async test it must be the test's loop.
         switch_interval_s: CPython's switch interval during the measurement; None leaves it unchanged.
         gc: Whether the garbage collector may run while a round is timed.
-        precision: Continue until the interval is that narrow (0.01: 1 % on either side), for up to ten times as long;
-            None means `seconds`.
+        precision: Continue until two looks find the interval that narrow (0.01: 1 % on either side), for up to ten
+            times as long; None means `seconds`.
     """
 
     seconds: float = 0.5

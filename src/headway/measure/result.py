@@ -197,7 +197,8 @@ class Result:
         # A share is a mean: a block of rounds has the mean of theirs, not the median.
         of_blocks = intervals.blocks(by_launch[0], statistics.fmean) if by_launch else ()
         values = tuple(statistics.fmean(one) for one in by_launch) if self.of_launches else tuple(of_blocks)
-        return Share(f"{self.name}: {words}", values, replace(self._basis(len(values)), why_not=why_not))
+        single = not self.of_launches and bool(by_launch) and len(values) == len(by_launch[0])
+        return Share(f"{self.name}: {words}", values, replace(self._basis(len(values)), why_not=why_not), single)
 
     def ratio_to(self, other: "Result") -> stats.Interval | None:
         """Return this one's time per call over the other's, with its interval; None if no ratio can be given.
