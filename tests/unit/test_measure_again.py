@@ -1,6 +1,7 @@
 """Two benchmarks that are compared take turns; those that cannot take turns are not compared."""
 
 import asyncio
+import functools
 import gc
 import itertools
 
@@ -220,6 +221,53 @@ def test_a_plain_generator_is_refused():
 
     with pytest.raises(UsageError, match="count is a generator"):
         bench()(count)
+
+
+def _numbers():
+    yield 1
+
+
+async def _numbers_later():
+    yield 1
+
+
+@functools.wraps(list)
+def _decorated():
+    return _numbers()
+
+
+class _Iterable:
+    def __call__(self):
+        yield 1
+
+
+async def _awaited():
+    return _numbers_later()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda: _numbers(), "<lambda> returns a generator"),  # noqa: PLW0108  (a function that returns one)
+        (_decorated, "list returns a generator"),
+        (_Iterable(), "_Iterable returns a generator"),
+        (lambda: (one for one in range(3)), "<lambda> returns a generator"),
+        (lambda: _numbers_later(), "<lambda> returns an async generator"),  # noqa: PLW0108
+        (_awaited, "_awaited returns an async generator"),
+        (lambda: map(str, range(3)), r"<lambda> returns an iterator \(`map`\)"),
+        (lambda: zip(range(3), range(3), strict=True), r"<lambda> returns an iterator \(`zip`\)"),
+    ],
+)
+def test_a_function_that_returns_a_generator_is_refused(function, message):
+    """The creation of a generator is not measured either if a function of another kind creates it."""
+    for measure in (bench(), bench().concurrent):
+        with pytest.raises(UsageError, match=message):
+            measure(function)
+
+
+def test_a_function_may_return_another_iterator():
+    """A file or a list's iterator may be the result of a function's whole work."""
+    assert bench(rounds=3)(lambda: iter([1, 2])).measured
 
 
 def test_what_the_function_returned_is_kept():

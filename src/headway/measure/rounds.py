@@ -10,7 +10,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -65,13 +65,33 @@ class _FirstCall:
     def __await__(self) -> Generator[Any, None, Any]:
         token = _CALLED.set(self._name)
         try:
-            return (yield from _through(self._awaited).__await__())
+            result = yield from _through(self._awaited).__await__()
         finally:
             _CALLED.reset(token)
+        _refuse_unused(self._name, result)
+        return result
 
 
 async def _through(awaited: Awaitable[Any]) -> Any:
     return await awaited
+
+
+def _refuse_unused(name: str, result: object) -> None:
+    """Raise UsageError if a function returned something whose iteration does the work, which is not measured then.
+
+    Other iterators, such as files and cursors, may be the whole result of a function's work.
+    """
+    if isinstance(result, AsyncGenerator):
+        raise UsageError(
+            f"{name} returns an async generator: its iteration would not be measured",
+            hint="give a function that consumes it: `async def use_up(): [one async for one in function()]`",
+        )
+    if isinstance(result, Generator | map | filter | zip):
+        what = "a generator" if isinstance(result, Generator) else f"an iterator (`{type(result).__name__}`)"
+        raise UsageError(
+            f"{name} returns {what}: its iteration would not be measured",
+            hint="give a function that consumes it: `lambda: list(function())`",
+        )
 
 
 def refuse_inside() -> None:
@@ -143,7 +163,8 @@ class Target:
         """Call the function, note whether its result is an awaitable, and return the result, or an awaitable of it.
 
         Raises:
-            UsageError: The function is plain, returns an awaitable, and no loop runs that could await it.
+            UsageError: The function is plain, returns an awaitable, and no loop runs that could await it. Or it returns
+                a generator, or another iterator that computes its values only when they are taken.
         """
         token = _CALLED.set(self.name)
         try:
@@ -159,7 +180,10 @@ class Target:
                     hint="call it from an async test, `await headway(function)`, or give a function that is `async def`",
                 )
             self.awaits = True
-        return _FirstCall(self.name, result) if inspect.isawaitable(result) else result
+        if inspect.isawaitable(result):
+            return _FirstCall(self.name, result)
+        _refuse_unused(self.name, result)
+        return result
 
 
 @final
