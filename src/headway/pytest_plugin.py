@@ -433,8 +433,9 @@ def _judge(ours: _Session, session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Remove our own frames from the traceback that a failing test shows."""
+    __tracebackhide__ = True
     try:
         return (yield)
     except BaseException as error:
@@ -443,6 +444,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
             error.__traceback__ = without_ours(error.__traceback__)
         raise
+
+
+# The fixture refuses options before the test, and benchmarks that were not awaited after it.
+pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -445,5 +445,7 @@ def test_what_nobody_awaits_is_an_error():
     pending = asyncio.run(test())
     with pytest.raises(UsageError, match="the benchmark was not awaited"):
         bool(pending)
-    with pytest.raises(UsageError, match="test: the benchmark was not awaited"):
+    with pytest.raises(UsageError, match="test: the benchmark was not awaited") as error:
         journal.close()
+    # The innermost frame is that of the call.
+    assert error.traceback[-1].statement.lines == ["        return Bench(journal, QUICK)(nothing)"]

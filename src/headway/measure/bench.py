@@ -27,6 +27,7 @@ from headway.measure.rounds import (
     Watch,
     refuse_inside,
 )
+from headway.measure.seen import users_call
 from headway.measure.steps import Plan
 
 __all__ = ["Bench"]
@@ -38,12 +39,11 @@ class _Pending:
 
     def __init__(self, journal: Journal, names: list[str], main: Callable[[], Awaitable[Any]]) -> None:
         self._journal, self._names, self._main = journal, names, main
-        journal.pending.extend(names)
+        journal.pending.update(dict.fromkeys(names, users_call()))
 
     def __await__(self) -> Generator[Any, None, Any]:
         for name in self._names:
-            if name in self._journal.pending:
-                self._journal.pending.remove(name)
+            self._journal.pending.pop(name, None)
         return self._main().__await__()
 
     def __bool__(self) -> bool:

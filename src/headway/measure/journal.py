@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, final
 
 from headway.errors import UsageError
@@ -144,7 +145,7 @@ class Journal:
         broken: Why the test failed in its first launch, if it failed in every launch; "" otherwise.
         provisional: This process is one launch of several, so every assertion about its evidence holds for now.
         entries: The results so far, by name.
-        pending: The names of async benchmarks that have not been awaited yet.
+        pending: The async benchmarks that have not been awaited yet: a traceback of each call, by name.
         plans: How each benchmark was measured, by name.
         turns: The results of benchmarks that took turns because a test compares them, by both names.
         at_turn: Called before each turn (see `steps.measured`).
@@ -160,7 +161,7 @@ class Journal:
     broken: str = ""
     provisional: bool = False
     entries: dict[str, Entry] = field(default_factory=dict)
-    pending: list[str] = field(default_factory=list)
+    pending: dict[str, TracebackType] = field(default_factory=dict)
     plans: dict[str, Any] = field(default_factory=dict)
     turns: dict[frozenset[str], Mapping[str, Result]] = field(default_factory=dict)
     at_turn: Callable[[], None] | None = None
@@ -187,8 +188,8 @@ class Journal:
 
     def close(self) -> None:
         """Raise UsageError if a benchmark was never awaited."""
-        if self.pending:
+        for name, call in self.pending.items():
             raise UsageError(
-                f"{self.pending[0]}: the benchmark was not awaited, so nothing was measured",
+                f"{name}: the benchmark was not awaited, so nothing was measured",
                 hint="write `await headway(...)`: its function is async",
-            )
+            ).with_traceback(call)

@@ -13,10 +13,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Timer", "arrive", "async_timer", "serve", "serve_async", "take_path", "timer"]
+__all__ = ["GENERATED", "Timer", "arrive", "async_timer", "serve", "serve_async", "take_path", "timer"]
 
 Timer = Callable[[int], Any]
 """Takes a number of calls; returns the nanoseconds that they took, or an awaitable of them."""
+
+GENERATED = "<timer of headway>"
+"""The file name of the generated code, which tracebacks show."""
 
 _SYNC = """
 def make(clock, repeat, function, {names}):
@@ -41,7 +44,7 @@ def _made(source: str, positional: int, keywords: tuple[str, ...]) -> Callable[.
     call = ", ".join([*places, *(f"{name}=keyword_{name}" for name in keywords)])
     names = ", ".join([*places, *(f"keyword_{name}" for name in keywords)])
     scope: dict[str, Any] = {}
-    exec(source.format(names=names, call=call), scope)  # noqa: S102  (made of names that Python took as keywords)
+    exec(compile(source.format(names=names, call=call), GENERATED, "exec"), scope)  # noqa: S102  (made of names that Python took as keywords)
     made: Callable[..., Timer] = scope["make"]
     return made
 
