@@ -1,4 +1,6 @@
-"""Sessions that cannot measure: tests that fail in each launch, and files that cannot be written."""
+"""Sessions that cannot measure: tests that fail, nothing to be measured, and files that cannot be written."""
+
+import re
 
 import pytest
 
@@ -80,3 +82,71 @@ def test_a_session_whose_file_cannot_be_written_fails(quick):
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["/dev/full cannot be written: No space left on device"])
+
+
+@pytest.mark.parametrize("options", [["-n", "2"], ["--headway-disable"]])
+def test_intervals_and_ratios_pass_where_nothing_is_measured(quick, options):
+    """No assertion on an interval, a ratio or a rounded figure fails because there is none."""
+    quick.makepyfile(
+        """
+        import math, statistics
+
+        def work():
+            pass
+
+        def test_it(headway):
+            one, other = headway.options(trace=True)(work), headway.serial(work, 100)
+            found = headway.compare({"a": work, "b": work})
+            assert found.ratio("b", "a").high < 3 and 0.3 < one.ratio_to(other).value < 3
+            assert one.interval.high < 0.05 and one.interval.half_width < 0.1
+            assert other.percentile(0.99).interval.high < 1
+            assert statistics.median(one.values_s) < 1 and math.floor(other.throughput_per_s) > 10
+            assert one.gil_wait_share <= 0.9 and one.gil_wait_share.interval.low < 0.9
+        """
+    )
+    result = quick.runpytest_subprocess("-q", *options)
+    assert result.ret == 0, result.stdout.str()
+
+
+def test_a_failure_while_it_is_timed_shows_no_frame_of_ours(beside_plugins):
+    """The user's frames are left of an error in a timed call, of a forgotten `await`, and of a refused option."""
+    beside_plugins.makepyfile(
+        """
+        import itertools, pytest
+
+        def failing():
+            left = iter(range(30))
+            def work():
+                if next(left, None) is None:
+                    raise ValueError("mine")
+            return work
+
+        def test_timed(headway):
+            headway(failing())
+
+        def test_compared(headway):
+            headway.compare({"one": failing(), "other": failing()})
+
+        def test_threads(headway):
+            headway.concurrent(failing(), tasks=2, model="threads")
+
+        async def later():
+            pass
+
+        @pytest.mark.asyncio
+        async def test_forgotten(headway):
+            headway(later)
+
+        @pytest.mark.headway(rounds=0)
+        def test_refused(headway):
+            headway(failing())
+        """
+    )
+    result = beside_plugins.runpytest_subprocess("-q", "--tb=short", "-W", "ignore")
+
+    result.assert_outcomes(failed=3, passed=1, errors=2)
+    frames = re.findall(r"^(\S+):\d+: in (\w+)", result.stdout.str(), re.MULTILINE)
+    of_user = [function for file, function in frames if file.startswith("test_")]
+    assert of_user == ["test_forgotten", "test_timed", "work", "test_compared", "work", "test_threads", "work"]
+    others = [file for file, _ in frames if not file.startswith("test_")]
+    assert all("concurrent/futures" in file or "site-packages" in file for file in others)

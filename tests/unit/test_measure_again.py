@@ -4,10 +4,11 @@ import asyncio
 import functools
 import gc
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from headway.errors import UsageError
+from headway.errors import HeadwayError, UsageError
 from headway.measure import steps
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
@@ -128,7 +129,7 @@ def test_alternatives_of_a_comparison_are_not_measured_again():
 
 
 def test_async_ones_take_turns_where_the_decision_is_awaited():
-    """Async benchmarks take turns if the decision is awaited; otherwise it is undecided and says what to write."""
+    """Async benchmarks take turns if the decision is awaited; otherwise it is an error that says what to write."""
 
     async def test():
         noted = Noted()
@@ -136,13 +137,18 @@ def test_async_ones_take_turns_where_the_decision_is_awaited():
         one, two = await headway(noted.later_one), await headway(noted.later_two)
         decision = two.faster_than(one)
         calls = len(noted.seen)
-        assert not decision
+        with pytest.raises(UsageError, match="one after the other, not in turns") as error:
+            bool(decision)
+        assert "`assert await new.faster_than(old)`" in error.value.hint
         assert decision.outcome == "not measured"
         assert "one after the other, not in turns; `assert await` the decision" in repr(decision)
-        assert two.ratio_to(one) is None
+        with pytest.raises(UsageError, match="one after the other, not in turns"):
+            two.ratio_to(one)
         told = await decision
         assert len(noted.seen) == calls + 2 * 6
         assert told.evidence.interval is not None
+        assert two.ratio_to(one) == told.evidence.interval
+        assert two.no_faster_than(one).evidence.interval is not None
         assert await two.faster_than(one) is not decision
         assert len(noted.seen) == calls + 2 * 6
 
@@ -173,14 +179,30 @@ def test_loads_take_turns():
 
 
 def test_results_of_two_tests_cannot_be_compared():
-    """Results of two tests are not compared, because no interval of one sequence bounds the drift between two."""
+    """Results of two tests are not compared, as no interval of one sequence bounds the drift between two: an error."""
     noted = Noted()
     one, two = (bench(rounds=5, calls=1)(noted.one) for _ in range(2))
 
     decision = two.faster_than(one)
-    assert not decision
-    assert "compare them in one test" in repr(decision)
-    assert two.ratio_to(one) is None
+    assert "both were measured in separate tests or sessions, not in turns" in repr(decision)
+    for use in (decision.__bool__, lambda: two.ratio_to(one)):
+        with pytest.raises(UsageError, match="separate tests or sessions, not in turns") as error:
+            use()
+        assert "compare them in one test" in error.value.hint
+
+
+def test_turns_that_no_launch_measured_decide_nothing():
+    """Launches may have measured two benchmarks, and have ended before the turns: neither an error of the test nor a claim."""
+    launch = bench(rounds=5, calls=1)(int).launches
+    journal = Journal(test="test", launches={"one": launch, "two": launch})
+    noted = Noted()
+    one, two = (bench(journal, name=name)(work) for name, work in (("one", noted.one), ("two", noted.two)))
+    one, two = (replace(each, launches=(replace(*launch, turns=each.name),)) for each in (one, two))
+
+    assert not two.faster_than(one)
+    assert "not measured, no launch measured both in turns" in repr(two.faster_than(one))
+    with pytest.raises(HeadwayError, match="no launch measured both in turns"):
+        two.ratio_to(one)
 
 
 def test_a_plain_function_that_gives_an_awaitable_is_awaited():

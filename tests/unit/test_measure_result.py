@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.errors import UsageError
+from headway.errors import HeadwayError, UsageError
 from headway.lab import stats
 from headway.measure.measured import Measured, percentile
 from headway.measure.result import Comparison, Result
@@ -77,17 +77,43 @@ def test_what_was_not_measured_holds():
     assert one.scales(threads=4, at_least=2)
     assert repr(one.faster_than(one)) == "<time of one / one: not measured, `--headway-disable`>"
     assert math.isnan(one.per_call_s)
-    assert one.interval is None
+    assert 1 < one.interval.low <= one.interval.high < 1e-9
+    assert one.interval.half_width < 0.01
+    assert statistics.median(one.values_s) < 1e-9
+    assert one.ratio_to(launched("other", 1.0)).value < 0.5 < launched("other", 1.0).ratio_to(one).low
+    assert Comparison({"a": one, "b": one}).ratio("a", "b").high < 0.5
+    assert one.loop_lag_s < 1e-9
+    assert one.basis.count == 0
+
+
+@pytest.mark.parametrize("of", [round, math.floor, math.ceil, math.trunc, abs, lambda one: divmod(one, 7)[1]])
+def test_whole_parts_of_what_was_not_measured_hold(of):
+    """A figure that was not to be measured passes also after it is rounded."""
+    figure = Result(name="one", model="serial", provisional=True).throughput_per_s
+
+    assert of(figure) > 10
+    assert of(figure) < 10
+
+
+def test_what_was_not_measured_has_no_plain_number():
+    """No plain number passes every limit, so a conversion to one is an error that says what to write."""
+    one = Result(name="one", model="serial", why_not="`--headway-disable`", provisional=True)
+
+    with pytest.raises(UsageError, match="no whole number") as error:
+        int(one.throughput_per_s)
+    assert "`round(figure) < 10`" in error.value.hint
+    with pytest.raises(UsageError, match="no plain number") as error:
+        float(one.gil_wait_share)
+    assert "`share < 0.05`" in error.value.hint
 
 
 def test_figures_of_shares_and_percentiles_that_were_not_measured_pass():
-    """A comparison with the bare figure of a share or a percentile holds, too, and it converts to a float."""
+    """A comparison with the bare figure or the interval of a share or a percentile holds, too."""
     one = Result(name="one", model="serial", why_not="`--headway-disable`", provisional=True)
 
     assert one.gil_wait_share.value < 0.05
     assert one.percentile(0.99).value_s <= 0.01
-    assert math.isnan(float(one.gil_wait_share))
-    assert not replace(one, provisional=False).gil_wait_share.value < 0.05
+    assert one.percentile(0.99).interval.high < 0.01 < one.gil_wait_share.interval.low
 
 
 def test_what_no_launch_measured_does_not_hold():
@@ -96,6 +122,39 @@ def test_what_no_launch_measured_does_not_hold():
 
     assert not one.faster_than(launched("other", 1.0))
     assert not one.gil_wait_share < 0.5
+    figures = (
+        lambda: one.per_call_s,
+        lambda: one.throughput_per_s,
+        lambda: one.interval,
+        lambda: one.values_s,
+        lambda: one.loop_lag_s,
+        lambda: one.percentile_s(0.99),
+        lambda: one.percentile(0.99).interval,
+        lambda: one.gil_wait_share.value,
+        lambda: float(one.gil_wait_share),
+        lambda: launched("other", 1.0).ratio_to(one),
+    )
+    for figure in figures:
+        with pytest.raises(HeadwayError, match="was not measured: no launch measured it"):
+            figure()
+
+
+def test_a_share_that_could_not_be_measured_says_why():
+    """Without the native library, the figure of a share is an error with the reason, and no number that fails."""
+    launch = Measured(values_s=STEADY, calls=1, note="there is no native library")
+    share = Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share
+
+    assert (share < 0.5).outcome == "not measured"
+    for figure in (lambda: share.value, lambda: share.interval, lambda: float(share)):
+        with pytest.raises(HeadwayError, match="time waited for the GIL was not measured: there is no native library"):
+            figure()
+
+
+def test_the_lag_of_a_loop_is_an_error_where_none_was_measured():
+    """The lag is measured under load only, and the error says so."""
+    with pytest.raises(UsageError, match="one: no lag of an event loop was measured") as error:
+        _ = result("one", STEADY).loop_lag_s
+    assert "`headway.concurrent`" in error.value.hint
 
 
 def test_no_faster_and_less_than():
@@ -220,6 +279,9 @@ def test_a_share_is_held_against_its_limit():
     assert one.gil_wait_share < 0.2
     assert not one.gil_wait_share < 0.05
     assert one.gil_wait_share > 0.05
+    assert one.gil_wait_share <= 0.2
+    assert one.gil_wait_share >= 0.05
+    assert repr(one.gil_wait_share >= 0.3).endswith("expected at least 0.3 (of rounds within one launch)>")
     assert (one.gil_wait_share < 0.104).outcome == "inconclusive"
     assert float(one.gil_wait_share) == pytest.approx(0.104)
     assert "one: time waited for the GIL: 0.104 [" in repr(one.gil_wait_share)
@@ -231,7 +293,19 @@ def test_a_share_of_nought_is_below_every_limit():
     """A share of 0, where no thread ever waited, is below every limit."""
     launch = Measured(values_s=STEADY, calls=1, held=(1.0,) * 5, waited=(0.0,) * 5)
 
-    assert Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share < 0.01
+    one = Result(name="one", model="serial", launches=(launch,), traced=True)
+    assert one.gil_wait_share < 0.01
+
+
+def test_a_share_that_is_its_limit_is_at_most_and_at_least_that():
+    """A share of exactly 0 is at most 0, and one of exactly 1 at least 1; neither is below or above it."""
+    launch = Measured(values_s=STEADY, calls=1, held=(1.0,) * 5, waited=(0.0,) * 5)
+    one = Result(name="one", model="serial", launches=(launch,), traced=True)
+
+    assert one.gil_wait_share <= 0
+    assert one.gil_hold_share >= 1
+    assert (one.gil_wait_share < 0).outcome == (one.gil_hold_share > 1).outcome == "refuted"
+    assert repr(one.gil_hold_share <= 0).startswith("<refuted: one: time held the GIL is 1 [1-1], expected at most 0 ")
 
 
 @pytest.mark.parametrize("failed", [(), ("exit code 3",)])

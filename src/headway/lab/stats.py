@@ -44,6 +44,7 @@ Method = Literal[
     "blocks of rounds in turns",
     "order statistics",
     "sessions",
+    "not measured",
 ]
 """How an interval was found:
 
@@ -55,6 +56,7 @@ Method = Literal[
   neighbours in time (`measure.intervals`).
 - "order statistics": between two of the calls (`measure.intervals`).
 - "sessions": with the drift between stored sessions (`measure.baseline`).
+- "not measured": not at all, as nothing was to be measured (`measure.decision.Figure`).
 """
 
 
@@ -80,6 +82,8 @@ class Interval:
     @property
     def half_width(self) -> float:
         """The larger relative distance from the value to a bound: 0.05 reads as plus or minus 5 %."""
+        if math.isnan(self.value):
+            return self.value  # it was not to be measured, and passes every limit
         if self.value <= 0 or math.isinf(self.high):
             return math.inf
         return max(self.high / self.value, self.value / self.low if self.low > 0 else math.inf) - 1

@@ -61,6 +61,8 @@ class _Again:
         return other in self._bench.journal.plans and other != self._plan.name
 
     def must_wait(self, other: str) -> bool:
+        if self._known(other) is not None:
+            return False
         targets = (self._plan.target, self._bench.journal.plans[other].target)
         return loops.running() is not None and any(target.is_async for target in targets)
 

@@ -4,14 +4,15 @@ import math
 import statistics
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, NoReturn, final
 
+from headway.errors import HeadwayError, UsageError
 from headway.lab import stats
 from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import TOO_MANY, Evidence, judged, launches_within
 from headway.measure import intervals
 
-__all__ = ["Basis", "Decision", "Figure", "Level", "Share", "decide", "shown"]
+__all__ = ["Basis", "Decision", "Figure", "Level", "Share", "decide", "estimated", "shown", "unmeasured"]
 
 _TIMES = 100
 """A limit that needs so many times the calls is too close."""
@@ -21,7 +22,8 @@ _TIMES = 100
 class Figure(float):
     """A figure that was not to be measured (under xdist, with `--headway-disable`): every comparison with it holds.
 
-    Such a session runs benchmarks as plain tests, so their assertions must not fail.
+    Such a session runs benchmarks as plain tests, so their assertions must not fail. A negated comparison fails, as the
+    figure cannot know that it is negated.
     """
 
     def __new__(cls) -> "Figure":
@@ -48,6 +50,18 @@ class Figure(float):
         return self
 
     __neg__ = __pos__ = __abs__
+    __floor__ = __ceil__ = __trunc__ = __abs__  # type: ignore[assignment]
+
+    def __divmod__(self, other: object) -> tuple["Figure", "Figure"]:
+        return self, self
+
+    __rdivmod__ = __divmod__
+
+    def __int__(self) -> NoReturn:
+        raise UsageError(
+            "the figure was not to be measured in this session, so there is no whole number of it",
+            hint="compare the figure itself, or its `round`, which passes here: `round(figure) < 10`",
+        )
 
     def __round__(self, digits: object = None) -> "Figure":  # type: ignore[override]
         return self
@@ -65,6 +79,7 @@ class Basis:
         count: The number of values: launches, or blocks of rounds of one launch.
         of_launches: The values are launches.
         why_not: Why there are no values.
+        apart: The values could not take turns, in any session: a comparison that cannot hold, nor be refuted.
         provisional: Every assertion holds for now (see `Decision`).
         of_open_load: The values are of an open load, whose calls follow from its rate and its time.
     """
@@ -74,6 +89,7 @@ class Basis:
     why_not: str = ""
     provisional: bool = False
     of_open_load: bool = False
+    apart: bool = False
 
 
 @final
@@ -106,7 +122,25 @@ class Decision:
         return self.evidence.outcome
 
     def __bool__(self) -> bool:
-        return self._basis.provisional or self.outcome == "supported"
+        """Whether it holds.
+
+        Raises:
+            UsageError: The two took no turns, and this decision measures nothing: `assert not` would pass.
+        """
+        if self._basis.provisional:
+            return True
+        if self._measure is not None:
+            raise UsageError(
+                f"{self.evidence.what} is not decided: both were measured one after the other, not in turns",
+                hint="await the comparison, which then measures them in turns: `assert await new.faster_than(old)`; "
+                "or use `headway.compare`",
+            )
+        if self._basis.apart:
+            raise UsageError(
+                f"{self.evidence.what} is not decided: {self._basis.why_not}",
+                hint="compare them in one test: `headway.compare`",
+            )
+        return self.outcome == "supported"
 
     def __await__(self) -> Generator[Any, None, "Decision"]:
         if self._measure is None:
@@ -192,9 +226,27 @@ def shown(interval: stats.Interval) -> str:
     return f"{value} [{low}-{'?' if math.isinf(interval.high) else high}]"
 
 
-def _unknown(basis: Basis) -> float:
-    """Return the figure of a thing without values: a `Figure` if every assertion must hold."""
-    return Figure() if basis.provisional else math.nan
+def unmeasured(what: str, basis: Basis) -> Figure:
+    """Return the figure of a thing without values.
+
+    Raises:
+        HeadwayError: It should have been measured. The error has the reason why it was not.
+    """
+    if basis.provisional:
+        return Figure()
+    raise HeadwayError(f"{what} was not measured{f': {basis.why_not}' if basis.why_not else ''}")
+
+
+def estimated(what: str, interval: stats.Interval | None, basis: Basis) -> stats.Interval:
+    """Return the interval of a thing; without one, an interval of figures that pass every limit.
+
+    Raises:
+        HeadwayError: It should have been measured. The error has the reason why it was not.
+    """
+    if interval is not None:
+        return interval
+    none = unmeasured(what, basis)
+    return stats.Interval(none, none, none, "not measured")
 
 
 def _described(what: str, interval: stats.Interval | None, basis: Basis, unit: str = "") -> str:
@@ -220,15 +272,19 @@ class Share:
 
     @property
     def value(self) -> float:
-        """The mean; not a number if the share was not measured."""
-        return statistics.fmean(self.values) if self.values else _unknown(self.basis)
+        """The mean. Raises HeadwayError if the share was not measured and should have been."""
+        return statistics.fmean(self.values) if self.values else unmeasured(self.what, self.basis)
 
     @property
-    def interval(self) -> stats.Interval | None:
-        """The mean with Student's interval, within 0 and 1; None if the share was not measured.
+    def interval(self) -> stats.Interval:
+        """The mean with Student's interval, within 0 and 1. Raises HeadwayError as `value` does.
 
         Within one launch, the interval is wider if successive blocks are alike (`intervals.reach`).
         """
+        return estimated(self.what, self._measured, self.basis)
+
+    @property
+    def _measured(self) -> stats.Interval | None:
         if not self.values:
             return None
         if len(self.values) < 2:
@@ -240,16 +296,37 @@ class Share:
         return stats.Interval(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach), "student")
 
     def __lt__(self, limit: float) -> Decision:
-        return decide(self.what, Relation(low=-1.0, high=limit), self.interval, self.basis)
+        return self._held_against(Relation(low=-1.0, high=limit))
 
     def __gt__(self, limit: float) -> Decision:
-        return decide(self.what, above(limit), self.interval, self.basis)
+        return self._held_against(above(limit))
+
+    # A bound that is exactly the limit satisfies these two: relations exclude their ends.
+    def __le__(self, limit: float) -> Decision:
+        return self._held_against(Relation(low=-1.0, high=math.nextafter(limit, math.inf)), f"at most {limit:.3g}")
+
+    def __ge__(self, limit: float) -> Decision:
+        return self._held_against(Relation(low=math.nextafter(limit, -math.inf)), f"at least {limit:.3g}")
+
+    def _held_against(self, relation: Relation, told: str = "") -> Decision:
+        found = decide(self.what, relation, self._measured, self.basis)
+        return Decision(replace(found.evidence, relation=told), self.basis) if told else found
 
     def __float__(self) -> float:
+        """Return the mean as a plain number.
+
+        Raises:
+            HeadwayError: The share was not measured. A plain number would fail each limit.
+        """
+        if not self.values and self.basis.provisional:
+            raise UsageError(
+                f"{self.what} was not to be measured in this session, so there is no plain number of it",
+                hint="compare the share itself, or its `value`, which passes here: `share < 0.05`",
+            )
         return float(self.value)
 
     def __repr__(self) -> str:
-        return _described(self.what, self.interval, self.basis)
+        return _described(self.what, self._measured, self.basis)
 
 
 @final
@@ -259,18 +336,23 @@ class Level:
 
     Attributes:
         what: The name of the thing that takes the time.
-        interval: The time with its interval; None if it was not measured.
+        measured: The time with its interval; None if it was not measured.
         basis: The basis of the interval.
     """
 
     what: str
-    interval: stats.Interval | None
+    measured: stats.Interval | None
     basis: Basis
 
     @property
+    def interval(self) -> stats.Interval:
+        """The time with its interval. Raises HeadwayError if it was not measured and should have been."""
+        return estimated(self.what, self.measured, self.basis)
+
+    @property
     def value_s(self) -> float:
-        """The estimate; not a number if the time was not measured."""
-        return self.interval.value if self.interval else _unknown(self.basis)
+        """The estimate. Raises HeadwayError as `interval` does."""
+        return self.interval.value
 
     def below(self, limit_s: float) -> Decision:
         """Return whether the time is below `limit_s` seconds, with room for the level of a session (`intervals.MOOD`)."""
@@ -281,7 +363,7 @@ class Level:
         return self._held_against(above(limit_s))
 
     def _held_against(self, relation: Relation) -> Decision:
-        return decide(f"{self.what}, in seconds,", relation, self.interval, self.basis, mood=True)
+        return decide(f"{self.what}, in seconds,", relation, self.measured, self.basis, mood=True)
 
     def __repr__(self) -> str:
-        return _described(self.what, self.interval, self.basis, " s")
+        return _described(self.what, self.measured, self.basis, " s")

@@ -12,7 +12,17 @@ from headway.lab import stats
 from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import Evidence
 from headway.measure import intervals
-from headway.measure.decision import Basis, Decision, Figure, Level, Share, decide, shown
+from headway.measure.decision import (
+    Basis,
+    Decision,
+    Figure,
+    Level,
+    Share,
+    decide,
+    estimated,
+    shown,
+    unmeasured,
+)
 from headway.measure.measured import Measured, percentile
 
 __all__ = ["Again", "Comparison", "Figure", "Result"]
@@ -68,10 +78,9 @@ class Result:
 
     def __repr__(self) -> str:
         how = self.model if self.tasks == 1 else f"{self.tasks} x {self.model}"
-        interval = self.interval
-        if interval is None:
+        if self._interval is None:
             return f"<{self.name}, {how}: not measured, {self.why_not}>"
-        return f"<{self.name}, {how}: {shown(interval)} s>"
+        return f"<{self.name}, {how}: {shown(self._interval)} s>"
 
     def __await__(self) -> Generator[Any, None, "Result"]:
         """Return this result; it may be awaited, so that an async test need not know whether a function is async."""
@@ -92,41 +101,56 @@ class Result:
         return len(self.launches) > 1 or bool(self.failed)
 
     @functools.cached_property
-    def values_s(self) -> tuple[float, ...]:
-        """Seconds per call: one median per launch; without `of_launches`, the medians of blocks of rounds."""
+    def _values_s(self) -> tuple[float, ...]:
         if self.launches and not self.of_launches:
             return tuple(intervals.blocks(self.launches[0].values_s))
         return tuple(stats.launch_value(one.values_s) for one in self.launches)
 
     @property
+    def values_s(self) -> tuple[float, ...]:
+        """Seconds per call: one median per launch; without `of_launches`, the medians of blocks of rounds.
+
+        If nothing was to be measured, one figure that passes every limit.
+
+        Raises:
+            HeadwayError: Nothing was measured, and should have been.
+        """
+        return self._values_s or (self._unmeasured(),)
+
+    @property
     def basis(self) -> Basis:
         """The basis of its interval."""
-        return self._basis(len(self.values_s))
+        return self._basis(len(self._values_s))
 
     def _basis(self, count: int) -> Basis:
         is_open = any(one.rate_per_s is not None for one in self.launches)
         return Basis(count, self.of_launches, self.why_not, self.provisional, is_open)
 
     @functools.cached_property
-    def interval(self) -> stats.Interval | None:
-        """Seconds per call with the interval over launches, or over a single launch's rounds; None without launches.
-
-        A single launch that is left of several bounds nothing.
-        """
+    def _interval(self) -> stats.Interval | None:
         if self.launches and not self.of_launches:
             return intervals.level(self.launches[0].values_s)
-        return stats.level_interval(self.values_s) if self.launches else None
+        return stats.level_interval(self._values_s) if self.launches else None
 
-    def _figure(self, value: float | None) -> float:
-        """Return a figure; without a value, a `Figure` if every assertion must hold, else not a number."""
-        if value is not None:
-            return value
-        return Figure() if self.provisional else math.nan
+    @property
+    def interval(self) -> stats.Interval:
+        """Seconds per call with the interval over launches, or over a single launch's rounds.
+
+        A single launch that is left of several bounds nothing. If nothing was to be measured, the bounds are figures
+        that pass every limit.
+
+        Raises:
+            HeadwayError: Nothing was measured, and should have been.
+        """
+        return estimated(self.name, self._interval, self.basis)
+
+    def _unmeasured(self) -> Figure:
+        return unmeasured(self.name, self.basis)
 
     @property
     def per_call_s(self) -> float:
-        """Seconds per call; not a number if it should have been measured and was not."""
-        return self._figure(self.interval.value if self.interval else None)
+        """Seconds per call. Raises HeadwayError as `interval` does."""
+        return self.interval.value
 
     @property
     def throughput_per_s(self) -> float:
@@ -135,9 +159,13 @@ class Result:
         return statistics.median(rates) if rates else 1 / self.per_call_s
 
     def percentile_s(self, share: float) -> float:
-        """Return a percentile of the calls' latencies in seconds, as the median over launches. Raises UsageError."""
+        """Return a percentile of the calls' latencies in seconds, as the median over launches.
+
+        Raises:
+            HeadwayError: As `percentile` does, and as `interval` does.
+        """
         values = [percentile(one, share) for one in self._latencies(share)]
-        return self._figure(statistics.median(values) if values else None)
+        return statistics.median(values) if values else self._unmeasured()
 
     def percentile(self, share: float) -> Level:
         """Return a percentile of the calls' latencies with its interval, as in `percentile(0.99).below(0.01)`.
@@ -171,9 +199,25 @@ class Result:
 
     @property
     def loop_lag_s(self) -> float:
-        """The 99th percentile of the event loop's lag under load, in seconds; not a number without a loop."""
+        """The 99th percentile of the event loop's lag under load, in seconds.
+
+        Raises:
+            HeadwayError: No lag was measured: it is measured under load, of async functions.
+        """
+        if not self.measured:
+            return self._unmeasured()
+        if self.lag_or_none_s is None:
+            raise UsageError(
+                f"{self.name}: no lag of an event loop was measured",
+                hint="`headway.concurrent` and `headway.open` measure it, for async functions",
+            )
+        return self.lag_or_none_s
+
+    @property
+    def lag_or_none_s(self) -> float | None:
+        """The same; None if no lag was measured."""
         values = [percentile(one.lags_s, 0.99) for one in self.launches if one.lags_s]
-        return statistics.median(values) if values else math.nan if self.measured else self._figure(None)
+        return statistics.median(values) if values else None
 
     @property
     def gil_wait_share(self) -> Share:
@@ -200,15 +244,32 @@ class Result:
         single = not self.of_launches and bool(by_launch) and len(values) == len(by_launch[0])
         return Share(f"{self.name}: {words}", values, replace(self._basis(len(values)), why_not=why_not), single)
 
-    def ratio_to(self, other: "Result") -> stats.Interval | None:
-        """Return this one's time per call over the other's, with its interval; None if no ratio can be given.
+    def ratio_to(self, other: "Result") -> stats.Interval:
+        """Return this one's time per call over the other's, with its interval.
 
         The ratio is of neighbours in time. If the two were measured one after the other, they are measured once more
-        now, in turns. This is not possible for async functions while their loop runs (`await result.faster_than(other)`
-        does it), nor for results of two tests.
+        now, in turns. If nothing was to be measured, the ratio's bounds are figures that pass every limit.
+
+        Raises:
+            HeadwayError: One of them was not measured, and should have been.
+            UsageError: They took no turns, and cannot take them now: they are async functions whose loop runs (`await
+                result.faster_than(other)` measures them in turns), or results of two tests.
         """
         found = self.ratio_with_basis(other)
-        return found[0] if found is not None else None
+        if found is not None:
+            return found[0]
+        what = f"time of {self.name} / {other.name}"
+        for one in (self, other):
+            if not one.measured or one.provisional:
+                return estimated(what, None, one.basis)
+        if self._again is None or not self._again.can(other.name):
+            raise UsageError(f"no ratio: {_APART}", hint="compare them in one test: `headway.compare`")
+        if not self._again.must_wait(other.name):
+            return estimated(what, None, Basis(0, why_not=_NO_TURNS))
+        raise UsageError(
+            f"no ratio: {self.name} and {other.name} were measured one after the other, not in turns",
+            hint="`await result.faster_than(other)` measures them in turns, and so does `headway.compare`",
+        )
 
     def ratio_measured(self, other: "Result") -> stats.Interval | None:
         """Return the ratio to another result from turns that they have taken, and measure nothing; None without turns."""
@@ -282,7 +343,9 @@ class Result:
         again = self._again
         nothing = Evidence("not measured", what, None, str(wanted), None, 0)
         if again is None or not again.can(other.name):
-            return Decision(nothing, Basis(0, why_not=_APART, provisional=provisional))
+            return Decision(nothing, Basis(0, why_not=_APART, provisional=provisional, apart=True))
+        if not again.must_wait(other.name):
+            return Decision(nothing, Basis(0, why_not=_NO_TURNS, provisional=provisional))
 
         async def measured() -> Decision:
             mine, others = (await again.measure(other.name)).values()
@@ -296,7 +359,7 @@ class Result:
         The interval is that of `interval`, widened by the possible change of the level between sessions
         (`intervals.MOOD`).
         """
-        return decide(f"time of {self.name}, in seconds,", below(limit_s), self.interval, self.basis, mood=True)
+        return decide(f"time of {self.name}, in seconds,", below(limit_s), self._interval, self.basis, mood=True)
 
     def scales(
         self,
@@ -340,7 +403,8 @@ def _check_result(given: object) -> None:
         )
 
 
-_APART = "both were measured in separate tests or sessions, not in turns; compare them in one test"
+_NO_TURNS = "no launch measured both in turns"
+_APART = "both were measured in separate tests or sessions, not in turns"
 
 
 @final
@@ -364,8 +428,13 @@ class Comparison(Mapping[str, Result]):
         yield from ()
         return self
 
-    def ratio(self, top: str, bottom: str) -> stats.Interval | None:
-        """Return the time of one over the other's, with its interval; None if nothing was measured. Raises KeyError."""
+    def ratio(self, top: str, bottom: str) -> stats.Interval:
+        """Return the time of one over the other's, with its interval (see `Result.ratio_to`).
+
+        Raises:
+            HeadwayError: One of them was not measured, and should have been.
+            KeyError: There is no such alternative.
+        """
         return self[top].ratio_to(self[bottom])
 
     @property

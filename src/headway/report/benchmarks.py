@@ -102,15 +102,12 @@ def _table(group: str, entries: Sequence[Entry], earlier: Earlier | None, how: S
     base = next((one for one in entries if one.label == one.baseline), None)
     columns: dict[str, tuple[str, Callable[[Entry], str]]] = {
         "model": ("model", lambda one: _model(one.result)),
-        "time": ("time per call", lambda one: _time(one.result.interval, how.unit) if one.result.interval else EMPTY),
+        "time": ("time per call", lambda one: _time(one.result.interval, how.unit) if one.result.measured else EMPTY),
         "ratio": (f"ratio to {base.label if base else ''}", lambda one: _ratio(one, base)),
         "rate": ("calls/s", lambda one: _rate(one.result)),
         "p50": ("p50", lambda one: _percentile(one.result, 0.5, how.unit)),
         "p99": ("p99", lambda one: _percentile(one.result, 0.99, how.unit)),
-        "lag": (
-            "loop lag p99",
-            lambda one: _in_unit(one.result.loop_lag_s if one.result.measured else math.nan, how.unit),
-        ),
+        "lag": ("loop lag p99", lambda one: _lag(one.result, how.unit)),
         "loop": ("loop per task", lambda one: _loop(one.result, how.unit)),
         "held": ("GIL held", lambda one: _share(one.result, "gil_hold_share")),
         "waited": ("GIL waited for", lambda one: _share(one.result, "gil_wait_share")),
@@ -165,8 +162,6 @@ def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[st
 
 
 def _in_unit(value_s: float, unit: str) -> str:
-    if math.isnan(value_s):
-        return EMPTY
     if not unit:
         return amount(value_s, "s")
     value = value_s * UNITS[unit]
@@ -221,9 +216,13 @@ def _loop(one: Result, unit: str) -> str:
     return _in_unit(statistics.median(values), unit) if values else EMPTY
 
 
+def _lag(one: Result, unit: str) -> str:
+    return EMPTY if one.lag_or_none_s is None else _in_unit(one.lag_or_none_s, unit)
+
+
 def _share(one: Result, name: str) -> str:
-    value = getattr(one, name).value if one.traced and one.measured else math.nan
-    return EMPTY if math.isnan(value) else amount(value, "share")
+    share = getattr(one, name) if one.traced and one.measured else None
+    return amount(share.value, "share") if share is not None and share.values else EMPTY
 
 
 def _counts(one: Result) -> str:
@@ -318,7 +317,9 @@ def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
         "model": one.model,
         "tasks": one.tasks,
         "traced": one.traced,
-        "call_s": interval_to_json(one.interval, of="launches" if one.of_launches else "rounds of one launch"),
+        "call_s": interval_to_json(
+            one.interval if one.measured else None, of="launches" if one.of_launches else "rounds of one launch"
+        ),
         "ratio_to_before": interval_to_json(before, to=earlier.name if earlier is not None else ""),
         "launches": [launch.to_json() for launch in one.launches],
         "failed": list(one.failed),
