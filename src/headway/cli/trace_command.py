@@ -2,9 +2,11 @@
 
 headway becomes the program: process id, parent, terminal and signals are the
 same as without it. Headway follows child processes, and writes one file for
-each. Python processes with -I, -E or -S, or without the environment of their
-parent, are left out without a word. If stderr is a terminal, a summary follows
-at the end.
+each. It does not reach Python processes with -I, -E or -S, without the
+environment of their parent, with another PYTHONPATH, or with another
+`sitecustomize` before Headway's. One line on stderr names the cause if Headway
+reaches no process at all; otherwise they are left out without a word. If stderr
+is a terminal, a summary follows at the end.
 
 `headway report FILE` shows the trace. It waits until the trace is complete,
 which is a moment after the program ends, when FILE.lock is removed. A script
@@ -196,7 +198,9 @@ def become_traced(
         raise
     try:
         env = launch.environment(door.environment(), base=env)
-        collector = DetachedCollector(door, file, lock, afterwards, max_bytes=recorded.max_bytes)
+        collector = DetachedCollector(
+            door, file, lock, afterwards, max_bytes=recorded.max_bytes, is_told=why is not None
+        )
     except HeadwayError:
         door.close()
         files.unlock(file, lock)

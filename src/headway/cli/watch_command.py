@@ -8,7 +8,8 @@ and one line on stderr names the cause. `headway report` shows such a recording,
 and `headway stalls` sums up all of them.
 
 `kill -USR2` to the watcher writes a recording at any time; the first line on
-stderr names the watcher's process.
+stderr names the watcher's process. A second line says why no process is
+watched, as where a script has replaced PYTHONPATH, by which Headway gets in.
 
 Examples:
   headway watch -m uvicorn app:app

@@ -6,6 +6,7 @@ opened before the launcher became the program, which keeps the launcher's proces
 
 import contextlib
 import os
+import select
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from headway.live.collect import DEFAULT_MAX_BYTES
 from headway.live.detached import Program, Terminal, alone, check_open_files, detached
 from headway.live.door import Door
 from headway.live.options import COLLECTOR_NAME
+from headway.live.unreached import Unreached
 
 __all__ = ["DetachedCollector"]
 
@@ -35,6 +37,7 @@ class DetachedCollector:
         afterwards: Callable[[Sequence[Path], Sequence[str]], None],
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        is_told: bool = False,
     ) -> None:
         """Start the collector. If it cannot be started, neither the door nor the lock is left.
 
@@ -46,15 +49,31 @@ class DetachedCollector:
                 with the terminal as sys.stderr. Not called if our stderr is no terminal, or that terminal is gone by
                 then.
             max_bytes: The limit for all traces together.
+            is_told: The user knows already that the program itself is out of reach.
 
         Raises:
             OSError: No further process can be started, or it could open too few files.
         """
         terminal = Terminal.of(2)
+        stderr: int | None = None
+        unreached = Unreached(0 if is_told else os.getpid(), "traced", lambda text: _say(stderr, text))
+
+        def look(*, over: bool = False) -> None:
+            nonlocal stderr
+            unreached.look(called=door.called.is_set(), over=over)
+            # The reader of the program's stderr waits for its end, and so for all processes that have it open.
+            if stderr is not None and not unreached.looks:
+                os.close(stderr)
+                stderr = None
+
+        def over() -> bool:
+            look()
+            return program.ended()
 
         def work() -> None:
-            begun_, lock_, listener, program.descriptor = alone(
-                COLLECTOR_NAME, begun, lock, door.socket.fileno(), program.descriptor
+            nonlocal stderr
+            begun_, lock_, listener, program.descriptor, stderr = alone(
+                COLLECTOR_NAME, begun, lock, door.socket.fileno(), program.descriptor, stderr
             )
             if listener is not None:
                 door.moved(listener)
@@ -65,7 +84,8 @@ class DetachedCollector:
                 if begun_ is not None and os.read(begun_, 1):
                     return  # the program was never begun
                 with collect.Collector(door, file, max_bytes=max_bytes) as collecting:
-                    collecting.run(program.ended)
+                    collecting.run(over)
+                    look(over=True)
                     locked.close()
                     if terminal is not None and terminal.reopen():
                         afterwards(collecting.files, collecting.problems)
@@ -81,6 +101,10 @@ class DetachedCollector:
             check_open_files()
             begun, self._tell = os.pipe()
             after.callback(os.close, begun)
+            if unreached.looks:
+                with contextlib.suppress(OSError):  # there is none
+                    stderr = os.dup(2)
+                    after.callback(os.close, stderr)
             failed.callback(os.close, self._tell)
             program = Program(os.getpid())
             after.callback(program.close)
@@ -91,3 +115,13 @@ class DetachedCollector:
         """Tell the collector that the program has not begun. If it has begun, exec() closes the pipe instead."""
         with contextlib.suppress(OSError):
             os.write(self._tell, b".")
+
+
+def _say(stderr: int | None, text: str) -> None:
+    """Print a line on the program's stderr, if it takes one now: nobody may read it, and the traces must go on."""
+    if stderr is not None:
+        out = select.poll()
+        out.register(stderr, select.POLLOUT)
+        with contextlib.suppress(OSError):
+            if out.poll(0):
+                os.write(stderr, f"headway: {text}\n".encode())

@@ -7,7 +7,6 @@ rejected alternatives. The environment brings the recorder into each Python proc
 """
 
 import contextlib
-import itertools
 import os
 import re
 import shutil
@@ -23,6 +22,7 @@ from headway.errors import ProgramMissingError, ProgramUnfitError, UsageError
 from headway.library import library_path
 from headway.live.collector import DetachedCollector
 from headway.live.named import name_in
+from headway.live.reach import first_line, out_of_reach
 
 __all__ = [
     "COUNT_ONLY",
@@ -43,8 +43,6 @@ _SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _KEPT = "HEADWAY_KEPT_"
 """The prefix by which native/launcher/headway.c protects variables that would affect our own Python."""
-_CLEARS = ("-", "-i", "--ignore-environment")
-"""Options by which `env` starts a program without any variable of ours."""
 _PYTHON = re.compile(r"python[\d.]*t?")
 _WRAPPERS = frozenset(
     (
@@ -64,8 +62,6 @@ _WRAPPERS = frozenset(
     )
 )
 """Programs that become, or run, the one that their arguments name."""
-_DEAF_OPTIONS = {"I": "ignores PYTHONPATH", "E": "ignores PYTHONPATH", "S": "imports no sitecustomize"}
-"""Python's options by which it does not run our `sitecustomize` on PYTHONPATH, and why."""
 
 
 def original_environment() -> dict[str, str]:
@@ -169,7 +165,7 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
     # The shell, too, prefers a program on the PATH to a folder here, such as `gunicorn/` with its settings.
     is_package = path.is_dir() and ("/" in first or shutil.which(first) is None)
     if is_package or (is_read and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
-        if python is None and runs and path.is_file() and _first_line(path) is not None:
+        if python is None and runs and path.is_file() and first_line(path) is not None:
             return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
         return [python or _default_python(), *arguments], path.name
     _find_program(first)
@@ -206,17 +202,6 @@ def _find_program(name: str) -> str:
     )
 
 
-def _first_line(path: str | Path) -> list[str] | None:
-    """Return the interpreter that a script's `#!` line names, and its one argument; None if there is no such line."""
-    try:
-        with open(path, "rb") as file:
-            line = file.read(256).split(b"\n", 1)[0]
-    except OSError:
-        return None
-    words = os.fsdecode(line[2:]).split(None, 1) if line.startswith(b"#!") else []
-    return [word.strip() for word in words] or None
-
-
 def name_behind(command: Sequence[str]) -> str:
     """Return the name of the script or the module that a command has Python run; "" if the command line shows none.
 
@@ -227,43 +212,6 @@ def name_behind(command: Sequence[str]) -> str:
         if _PYTHON.fullmatch(Path(word).name):
             return name_in(command[at:])
     return ""
-
-
-def out_of_reach(command: Sequence[str]) -> str | None:
-    """Return why the first process of a command cannot be recorded or scheduled, if the command line shows it."""
-    words = list(command)
-    if not Path(words[0]).name.startswith(
-        "python"
-    ):  # a script of that name (pyenv's) passes its arguments on to Python
-        words = (_first_line(shutil.which(words[0]) or words[0]) or []) + words
-    if Path(words[0]).name == "env":
-        # `env -S "python3 -I" app.py`; in a `#!` line the words after `env` are one argument.
-        rest = " ".join(words[1:3]).removeprefix("-S").split() + words[3:]
-        own = list(itertools.takewhile(lambda word: word.startswith("-") or "=" in word, rest))
-        taken = next((word for word in own if word in _CLEARS or word.startswith("PYTHONPATH=")), None)
-        words = rest[len(own) :] or words
-        if taken is not None and Path(words[0]).name.startswith("python"):
-            what = taken if taken in _CLEARS else "PYTHONPATH=..."
-            return f"`env {what}` leaves it without the PYTHONPATH that Headway needs"
-    if not Path(words[0]).name.startswith("python"):
-        return None
-    skip = False
-    for word in words[1:]:
-        if skip:
-            skip = False
-            continue
-        if not word.startswith("-") or word in ("-", "--"):
-            return None
-        for position, letter in enumerate(() if word.startswith("--") else word[1:], 2):
-            if letter in _DEAF_OPTIONS:
-                return f"{Path(words[0]).name} -{letter} {_DEAF_OPTIONS[letter]}, which Headway needs"
-            if letter in "cm":
-                return None
-            if letter in "WX":
-                skip = position == len(word)
-                break
-        skip = skip or word == "--check-hash-based-pycs"
-    return None
 
 
 def become(

@@ -29,6 +29,7 @@ from headway.live.options import WATCHER_NAME, Options
 from headway.live.ours import command_of
 from headway.live.outlived import Outlived, let_go_of_stderr
 from headway.live.ring import Ring
+from headway.live.unreached import Unreached
 from headway.live.untold import Untold
 from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched
 from headway.native import Wakes, wait_for_threads
@@ -82,22 +83,21 @@ class Watcher:
 
     def __init__(self, door: Door, options: Options) -> None:
         """Begin to accept processes that call at the door."""
-        self._options = options
-        self._folder = Path(options.folder)
+        self._options, self._folder = options, Path(options.folder)
         self._rings: list[Watched] = []
         self._has_watched = False
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
         self._reports: list[_Report] = []
         self._left = Left()
         self._untold = Untold(self._folder)
+        self._unreached = Unreached(0 if options.own else options.pid, "watched", self.say)
         self._mark = Mark(self.log, options.pid)
         self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, lambda why: self.say(f"a process is not watched: {why}"))
-        self._dump = False
-        self._asked_ns = 0
+        self._dump, self._asked_ns = False, 0
         """When a recording was last requested."""
         self._unanswered_ns = 0
         """When a recording was requested of no process; 0: it was not, or a process has called since then."""
@@ -109,8 +109,7 @@ class Watcher:
         self._counts: dict[tuple[str, str], tuple[int, float]] = {}
         """(number, seconds) of stalls, by kind and cause: a stall counts for its main cause, and each of its parts for its own."""
         self._service = ServiceTotals()
-        tick_s = options.limits.shortest_ns / 1e9 / _TICKS
-        self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
+        self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, options.limits.shortest_ns / 1e9 / _TICKS))
 
     @property
     def pid(self) -> int:
@@ -147,6 +146,7 @@ class Watcher:
         while True:
             self._step()
             has_ended = program.ended()
+            self._unreached.look(called=self._has_watched, over=has_ended)
             if has_ended and not self._mark.is_end_noted:
                 ended_ns = ended_ns or time.monotonic_ns()
                 self._note_end(ended_ns)

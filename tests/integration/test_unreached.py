@@ -1,0 +1,50 @@
+"""A program whose Python does not load Headway: one line on stderr says why, under `trace` and `watch`."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from real_programs import LIMIT_S
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+
+REPLACED = "its PYTHONPATH was replaced, and does not lead to Headway any more"
+FRONT = "the sitecustomize in front is found first, because it is before Headway's on PYTHONPATH"
+
+pytestmark = pytest.mark.slow
+
+
+def said_of(here, command, script):
+    """Launch a shell script; return its output, and the lines on stderr that say what is not reached."""
+    (here / "front").mkdir(exist_ok=True)
+    (here / "front" / "sitecustomize.py").touch()
+    done = subprocess.run(
+        [HEADWAY, *command, "sh", "-c", script], cwd=here, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+    return done.stdout, [line for line in done.stderr.splitlines() if " is not " in line]
+
+
+@pytest.mark.parametrize(("command", "what"), [(["trace", "-o", "x.hwt"], "traced"), (["watch"], "watched")])
+@pytest.mark.parametrize(
+    ("before", "cause"), [("export PYTHONPATH=/tmp;", REPLACED), ("export PYTHONPATH=front:$PYTHONPATH;", FRONT)]
+)
+@pytest.mark.parametrize("how", ["exec {}", "{}; true"], ids=["exec", "child"])
+def test_a_python_out_of_reach_is_told_once(tmp_path, command, what, before, cause, how):
+    """A script that changes PYTHONPATH gives one line, which names the cause."""
+    python = f"{sys.executable} -c 'import time; time.sleep(1.5); print(1)'"
+    output, lines = said_of(tmp_path, command, f"{before} {how.format(python)}")
+
+    assert output == "1\n"
+    assert len(lines) == 1
+    assert re.fullmatch(rf"(headway: )?process \d+ is not {what}: {re.escape(cause)}", lines[0])
+
+
+@pytest.mark.parametrize("command", [["trace", "-o", "x.hwt"], ["watch"]])
+@pytest.mark.parametrize(
+    "script", ["sleep 1.5", f"sleep 0.3; {sys.executable} -c 'import time; time.sleep(1.3)'"], ids=["none", "late"]
+)
+def test_nothing_is_said_of_a_program_without_python_or_with_a_late_one(tmp_path, command, script):
+    """A program that is no Python, and one that starts its Python later, give no such line."""
+    assert said_of(tmp_path, command, script) == ("", [])
