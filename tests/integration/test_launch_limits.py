@@ -103,6 +103,20 @@ def test_stacks_without_room_are_told(collector, tmp_path):
     assert 6 * 16 <= kib < 12 * 16
 
 
+def test_a_full_disk_is_told_as_the_cause(collector, monkeypatch):
+    """Traces that make room on a full disk are told with that cause, and not with the limit of the launch."""
+    monkeypatch.setattr(collect, "_free_chunks", lambda _: 0)
+    for _ in range(4):
+        collector._looked_s = 0.0
+        recorded(collector, 4)
+
+    (problem,) = collector.problems
+    assert re.match(
+        r"the traces of [1-4] ended children were removed, the oldest first: there is too little free space", problem
+    )
+    assert "--max-size" not in problem
+
+
 def test_what_ended_children_have_counts(collector, tmp_path):
     """A server with short-lived workers keeps within the limit: its oldest workers' traces are removed and counted."""
     for _ in range(40):

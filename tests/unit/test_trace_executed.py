@@ -24,3 +24,4 @@ def test_a_process_that_became_another_program_was_not_killed(executed, end):
     assert ("no-contention" in [one.kind for one in found]) == (executed is Executed.RECORDED)
     assert found[-1].fact == f"the process became another program (exec) after 10 ms, {end}"
     assert bool(found[-1].advice) == (executed is Executed.UNRECORDED)
+    assert ("leads to another `sitecustomize` first" in found[-1].cause) == (executed is Executed.UNRECORDED)

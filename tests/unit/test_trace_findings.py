@@ -406,15 +406,18 @@ def test_what_a_recording_lacks_is_told():
     assert found[3].fact == "no lines of code are known: this recording of Python 3.8.2 has no stacks"
 
 
+ROOM = "record with a larger `--max-size`, onto a disk that has so much free space"
+
+
 @pytest.mark.parametrize(
     ("counts", "fact", "advice"),
     [
-        ((3, 0), "3 traces of ended children were removed to make room", "record with a larger `--max-size`"),
+        ((3, 0), "3 traces of ended children were removed to make room", ROOM),
         ((0, 1), "1 process could not be recorded", ""),
         (
             (1, 2),
             "1 trace of an ended child was removed to make room, and 2 processes could not be recorded",
-            "record with a larger `--max-size`",
+            ROOM,
         ),
     ],
 )
@@ -425,6 +428,7 @@ def test_processes_without_a_trace_are_told(counts, fact, advice):
     note = next(one for one in found.findings if one.kind == "missing-processes")
 
     assert (note.weight, note.advice) == ("note", advice)
+    assert ("free space of the disk" in note.cause) == bool(advice)
     assert note.fact == f"this launch had more processes than are shown: {fact}"
     losses = as_json(found)["losses"]
     assert (losses["removed_files"], losses["unrecorded_processes"]) == counts

@@ -53,7 +53,8 @@ def _why_wrong(path: Path) -> UsageError | None:
             return None
         return UsageError(
             f"the folder {path} has no log of stalls",
-            hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log",
+            hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log, nor has a program whose"
+            " Python does not load Headway, as where PYTHONPATH was replaced or leads to another `sitecustomize` first",
         )
     if path.is_file():
         return None

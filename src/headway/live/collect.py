@@ -141,6 +141,8 @@ class Collector:
         self._strangers = 0
         self._refused = 0
         self._removed = 0
+        self._removed_for_space = 0
+        """Of these, the files that were removed because their file system had no more room."""
         self._failed = 0
         """The number of processes that called, or tried to, and have no file, apart from those refused."""
         self._max_bytes = max_bytes
@@ -188,11 +190,12 @@ class Collector:
                 f"{self._refused} processes are not recorded: a launch may have at most {MOST_SESSIONS} at a time,"
                 f" {MOST_FILES} files and {self._max_bytes >> 20} MB (--max-size)"
             )
-        if self._removed:
-            found.append(
-                f"the traces of {self._removed} ended children were removed, the oldest first: a launch may have at most"
-                f" {self._max_bytes >> 20} MB (--max-size) and {MOST_FILES} files"
-            )
+        limits = f"a launch may have at most {self._max_bytes >> 20} MB (--max-size) and {MOST_FILES} files"
+        space = f"there is too little free space for files beside {self.file}, of which Headway leaves some to others"
+        beyond = self._removed - self._removed_for_space
+        for number, why in ((beyond, limits), (self._removed_for_space, space)):
+            if number:
+                found.append(f"the traces of {number} ended children were removed, the oldest first: {why}")
         return found
 
     @property
@@ -407,14 +410,15 @@ class Collector:
     def _make_room(self, living: int, more: int = 0) -> None:
         """Remove files of ended children, the oldest first, until `living` chunks and `more` fit beside the rest."""
         while self._ended and living + self._kept + self._ended_chunks + more > self._room:
-            self._remove_oldest()
+            self._remove_oldest(for_space=self._room < self._max_chunks)
 
-    def _remove_oldest(self) -> None:
+    def _remove_oldest(self, *, for_space: bool = False) -> None:
         oldest = self._ended.pop(0)
         self._ended_chunks -= oldest.chunks
         try:
             if _remove(oldest.path, oldest.identity):
                 self._removed += 1
+                self._removed_for_space += for_space
         except OSError:
             self._stuck += 1
             self._kept += oldest.chunks

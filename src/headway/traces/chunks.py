@@ -23,7 +23,10 @@ PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
 """A chunk's header, and the chunk's position: in bytes, after the offset of the first chunk."""
 
 _HINT = "name the .hwt file that a recording wrote"
-_NONE = f"{_HINT}; it writes none if no Python of the program loads Headway, as in a frozen program or after `env -i`"
+_NONE = (
+    f"{_HINT}; it writes none if no Python of the program loads Headway, as in a frozen program, after `env -i`,"
+    " or where PYTHONPATH was replaced or leads to another `sitecustomize` first"
+)
 _DAMAGED = "the file is damaged: copy it again, or record again"
 _MOST_OFFSET = 2**62
 _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES

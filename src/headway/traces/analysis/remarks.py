@@ -80,7 +80,12 @@ def _missing_processes(analysis: Analysis) -> Iterator[Finding]:
             kind="missing-processes",
             weight="note",
             fact=f"this launch had more processes than are shown: {', and '.join(missing)}",
-            advice="record with a larger `--max-size`" if loss.removed_files else "",
+            cause="the traces of the launch reached `--max-size`, or filled the free space of the disk"
+            if loss.removed_files
+            else "",
+            advice="record with a larger `--max-size`, onto a disk that has so much free space"
+            if loss.removed_files
+            else "",
         )
 
 
@@ -96,10 +101,11 @@ def _executed(analysis: Analysis) -> Iterator[Finding]:
             else f"{became}, which was not recorded",
             cause=""
             if executed is Executed.RECORDED
-            else "it is no Python, or a Python with `-I` or `-E`, which ignores Headway's variables; a PEX starts such a Python",
+            else "it is no Python; or a Python with `-I` or `-E`, which ignores Headway's variables, as a PEX starts it;"
+            " or its PYTHONPATH was replaced, or leads to another `sitecustomize` first",
             advice=""
             if executed is Executed.RECORDED
-            else "start Python without these options; for a PEX, set `PEX_INHERIT_PATH=fallback`",
+            else "start Python without these options, for a PEX with `PEX_INHERIT_PATH=fallback`, and add to PYTHONPATH at its end",
         )
 
 
