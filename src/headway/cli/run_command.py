@@ -4,9 +4,9 @@ The other remedies are another switch interval and a choice of cores. headway
 becomes the program. The program runs as usual, except that the policy decides
 which thread acquires the GIL, and when. Child processes get the same policy. If
 Headway cannot schedule an interpreter (a free-threaded or a static build), the
-program runs unchanged, and one line on stderr says so. A Python whose PYTHONPATH
-a script has replaced, or that finds another `sitecustomize` first, runs
-unchanged without such a line.
+program runs unchanged, and one line on stderr says so. A Python whose
+PYTHONPATH a script has replaced, or that finds another `sitecustomize` first,
+runs unchanged without such a line.
 
 --python names the interpreter of a script, a module or code. Without it, an
 executable script uses the interpreter of its first line (`#!`). All others use
