@@ -21,6 +21,7 @@ from headway.errors import RecordingError
 from headway.host.interpreters import discover, select
 from headway.live import inject
 from headway.live.attach import detach, look_at
+from headway.traces.analysis import analyse
 from headway.traces.invariants import violations
 from headway.traces.reader import read
 
@@ -271,7 +272,7 @@ def cpu_ticks(pid):
 @pytest.mark.parametrize("state", ["computing", "sleeping", "reading", "selecting", "queueing", "writing"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
-    """Attaching gives a sound trace with events in every state of the main thread, and the program ends as usual."""
+    """Attaching gives a sound trace of the program's lines alone, in every state of the main thread; the program goes on."""
     file = tmp_path / "trace.hwt"
     with running(name, state) as process:
         target = look_at(process.pid)
@@ -283,6 +284,9 @@ def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
         finish(process)
     assert violations(trace) == []
     assert trace.process.pid == process.pid
+    found = analyse(trace)
+    stacks = [one.stack for one in (*found.held, *found.waited)] + [one.stack for one in found.contention.places]
+    assert not any("_headway" in str(frame) or "headway_agent" in str(frame) for stack in stacks for frame in stack)
     if name != "3.13t":  # on this build no GIL changes hands
         assert len(trace.threads) >= 1
         assert len(trace.events) > 0

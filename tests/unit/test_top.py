@@ -1,6 +1,7 @@
 """`headway top` with little room, without colour, or with a hostile name; and what it is not for."""
 
 import asyncio
+import itertools
 import os
 import threading
 from dataclasses import replace
@@ -169,7 +170,7 @@ def test_threads_that_ended_earlier_are_in_no_later_interval():
         make_snapshot(at * S, main, *({"serial": 2 + one, "state": "exited"} for one in range(3 * at)), slot_count=16)
         for at in range(1, 5)
     ]
-    found = [difference(old, new) for old, new in zip(readings, readings[1:], strict=False)]
+    found = [difference(old, new) for old, new in itertools.pairwise(readings)]
     last = Sample(1, "app.py", True, found[-1], found[-1])
 
     assert [(one.ended.count, one.ended.known) for one in found] == [(3, 3)] * 3

@@ -11,6 +11,7 @@ from made_traces import made_process, made_trace
 
 from headway.errors import HeadwayError, UsageError
 from headway.traces.export import FORMATS
+from headway.traces.frames import OURS
 from headway.traces.model import Frame, Kind, Thread
 
 
@@ -93,30 +94,16 @@ def test_folded_names_are_escaped(tmp_path):
     assert (tmp_path / "out").read_text(encoding="utf-8") == f"a\\x3bb 4242;MainThread;{frame} 2000\n"
 
 
-@pytest.mark.parametrize(
-    ("frames", "line"),
-    [
-        # The stack before the attaching, the script's module, its functions, and the agent below them.
-        (
-            ["app.py handle", "/x/at.py <module>", "/x/at.py _headway_answers", "/x/at.py _headway", "/r.py start"],
-            "handle (app.py:1)",
-        ),
-        (["app.py handle", "<string> <module>", "<string> _headway"], "handle (app.py:1)"),
-        (["<string> <module>", "<string> run", "<string> _headway"], "<module> (<string>:1);run (<string>:1)"),
-        (["/x/at.py <module>", "/x/at.py _headway_answers"], "?"),
-        (["app.py <module>", "app.py headway"], "<module> (app.py:1);headway (app.py:1)"),
-    ],
-)
-def test_folded_stacks_are_the_programs_alone(tmp_path, frames, line):
-    """The frames of `headway attach` on top of a program's stack are left out."""
+def test_folded_stacks_have_headways_own_work_under_its_name(tmp_path):
+    """The work of `headway attach` is one frame, and no frame of the program."""
     trace = small_trace(
-        [(1000, 0, Kind.ACQUIRE, 0, 0), (3000, 0, Kind.RELEASE, len(frames), 0)],
-        frames=tuple(Frame(one.split()[0], 1, one.split()[1]) for one in frames),
+        [(1000, 0, Kind.ACQUIRE, 0, 0), (3000, 0, Kind.RELEASE, 1, 0)],
+        frames=(OURS,),
     )
 
     FORMATS["collapsed-hold"]([trace], tmp_path / "out")
 
-    assert (tmp_path / "out").read_text() == f"app.py 4242;MainThread;{line} 2000\n"
+    assert (tmp_path / "out").read_text() == "app.py 4242;MainThread;attach (<headway>) 2000\n"
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,4 +1,4 @@
-"""The frames of Headway's own code at the ends of `with headway.trace()` are not the program's."""
+"""Headway's own code, at the ends of `with headway.trace()` and of `headway attach`, is not the program's."""
 
 import dataclasses
 from pathlib import Path
@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 from told_traces import Script
 
+from headway.live import attach
 from headway.traces.analysis import analyse
-from headway.traces.analysis.hotspots import at_place
+from headway.traces.analysis.hotspots import at_place, own_frame
+from headway.traces.analysis.words import place as place_of
 from headway.traces.export.collapsed import write_holds
+from headway.traces.frames import OURS as OUR_WORK
 from headway.traces.frames import Frame
 from headway.traces.invariants import violations
 from headway.traces.model import Kind, Trace
+from headway.traces.own_code import SCRIPT_CHECKS
 from headway.traces.reader import read
 from headway.traces.writer import write
 
@@ -75,6 +79,68 @@ def test_without_a_gil_the_stacks_are_told_as_they_are(tmp_path: Path) -> None:
     """A hold is then that of an import, which the analysis knows by its innermost frames."""
     trace = recorded(tmp_path, free_threaded=True, gil_enabled=False)
     assert [one[0] for one in places(trace)] == list(FRAMES[1:])
+
+
+ATTACHED = (
+    Frame("", 0, "?"),
+    Frame("<string>", 9, "<module>", 1),
+    Frame("<string>", 0, "<module>", 1),
+    Frame("<string>", SCRIPT_CHECKS, "_headway", 1),
+    Frame("<string>", 28, "_headway", 1),
+    Frame("/env/headway_agent/recorder.py", 132, "_json", 130),
+    Frame("<string>", 43, "<module>", 1),
+)
+"""The program comes from `-c`; 2 and 6 are lines of the script's module, and the writer gives it the same code as 1."""
+
+
+def attached(folder: Path, parents: tuple[int, ...], frames: tuple[Frame, ...], **process: object) -> Trace:
+    """Return a trace, read from a file, of a hold at each stack."""
+    script = Script()
+    for stack in range(1, len(frames)):
+        script.hold(0, 2 * stack, 2 * stack + 1, stack=stack)
+    made = dataclasses.replace(
+        script.trace(20, "MainThread", **process),
+        frames=frames,
+        stack_parent=np.array(parents),
+        stack_frame=np.arange(len(frames)),
+    )
+    return read(write(made, folder / "attached.hwt"))
+
+
+def test_the_script_of_attach_is_not_the_programs(tmp_path: Path) -> None:
+    """A hold that ends where the script begins is the program's, at the interrupted line; the rest of it is Headway's."""
+    frames = (ATTACHED[0], WITH, *ATTACHED[2:])
+    trace = attached(tmp_path, (0, 0, 1, 2, 2, 4, 1), frames)
+    assert places(trace) == [(WITH,), (WITH,), (WITH,), (OUR_WORK,), (OUR_WORK,), (WITH,)]
+    assert violations(trace) == []
+
+
+def test_the_scripts_lines_are_known() -> None:
+    """The line up to which a hold is the program's is the one of the first call that releases the GIL."""
+    lines = attach._CODE.splitlines()
+    assert lines[0] == "def _headway():"
+    assert "os.path.exists(" in lines[SCRIPT_CHECKS - 1]
+    assert not any("(" in line for line in lines[1 : SCRIPT_CHECKS - 1] if not line.strip().startswith("#"))
+
+
+def test_no_finding_accuses_the_work_of_attach(tmp_path: Path) -> None:
+    """The table has the time of it under a name of its own, and no time is lost."""
+    frames = (ATTACHED[0], WITH, *ATTACHED[2:])
+    found = analyse(attached(tmp_path, (0, 0, 1, 2, 2, 4, 1), frames))
+    assert own_frame((OUR_WORK,)) is None
+    assert [(place_of(one.frame), one.times.count) for one in found.held] == [
+        ("app.py:7 main", 4),
+        ("Headway's own work in the process", 2),
+    ]
+    assert all(one.frame != OUR_WORK for one in found.findings)
+
+
+@pytest.mark.parametrize("filename", ["app.py", "<string>"])
+def test_a_function_of_the_programs_own_is_not_the_script(filename: str, tmp_path: Path) -> None:
+    """The script's function begins at the first line of a text without a file."""
+    mine = Frame(filename, 28, "_headway", 20)
+    trace = attached(tmp_path, (0, 0, 1), (ATTACHED[0], Frame(filename, 40, "<module>", 1), mine))
+    assert places(trace)[1][0] == mine
 
 
 @pytest.mark.parametrize("root", [2, 5])

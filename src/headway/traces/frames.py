@@ -8,6 +8,7 @@ __all__ = [
     "BEGINS",
     "CUT",
     "MAX_DEPTH",
+    "OURS",
     "Asleep",
     "Collected",
     "CoreTime",
@@ -55,6 +56,8 @@ MAX_DEPTH: Final = 128
 """The most frames of a stack that are recorded; a test holds the number against traces/format.py."""
 CUT: Final = Frame("", 0, f"(what calls these {MAX_DEPTH} frames is not recorded)")
 """The outermost frame of a stack that is deeper than what is recorded."""
+OURS: Final = Frame("<headway>", 0, "attach")
+"""The only frame of the stack that stands for Headway's own work in the program, in place of the frames of that work."""
 BEGINS: Final = frozenset({"<module>", "_run_module_as_main", "Thread._bootstrap"})
 """The outermost functions of threads that Python has started: a stack that ends with one is whole."""
 

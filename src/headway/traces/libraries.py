@@ -8,7 +8,7 @@ import re
 from enum import Enum
 from typing import Final
 
-from headway.traces.frames import Frame
+from headway.traces.frames import OURS, Frame
 
 __all__ = [
     "Awaited",
@@ -73,8 +73,8 @@ _FUNCTIONS: Final = {
 
 @functools.lru_cache(maxsize=8192)
 def is_library(frame: Frame) -> bool:
-    """Tell whether a frame is in the standard library or an installed package, and not in the program itself."""
-    return _LIBRARIES.search(frame.filename) is not None
+    """Tell whether a frame is in the standard library, an installed package or Headway, and not in the program itself."""
+    return frame == OURS or _LIBRARIES.search(frame.filename) is not None
 
 
 def is_standard(frame: Frame) -> bool:

@@ -8,7 +8,6 @@ memory is allocated.
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces.codes import CODE, Code, code_of
-from headway.traces.frames import BEGINS, CUT, Frame, text
+from headway.traces.frames import BEGINS, CUT, OURS, Frame, text
 from headway.traces.linetable import lines
 from headway.traces.model import Gil
+from headway.traces.own_code import Stacks, without_own_code
 
 __all__ = ["Name", "Records", "Tables"]
 
@@ -53,26 +53,6 @@ def _cut_roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
     return found[found > 0]
 
 
-_OWN_FILE = "headway/live/recording.py"
-_OWN_ENDS = ("Recording.__enter__", "Recording.__exit__")
-
-
-def _shown(parent: NDArray[np.int64], frame: NDArray[np.int64], frames: Iterable[Frame]) -> NDArray[np.int64] | None:
-    """Return for each stack the one that stands for it: without the frames of Headway's own code at the ends of a `with`.
-
-    Python code that no thread waits for may release the GIL for the first time at the end of `with headway.trace()`. The
-    hold belongs to the program, and the line of its `with` is the nearest that is known. None: there are no such frames.
-    """
-    own = [at for at, one in enumerate(frames) if one.function in _OWN_ENDS and one.filename.endswith(_OWN_FILE)]
-    if not own:
-        return None
-    shown: list[int] = []
-    for at, (caller, is_own) in enumerate(zip(parent.tolist(), np.isin(frame, own).tolist(), strict=True)):
-        above = shown[caller] if at else 0
-        shown.append(above if is_own or above != caller else at)
-    return np.array(shown, dtype=np.int64)
-
-
 class Name(NamedTuple):
     """A name that Python gave to a native thread, and when."""
 
@@ -94,7 +74,7 @@ class Tables:
     """For each GIL, its stack ids in ascending order, and the index of the first of them."""
     type_indices: dict[int, dict[int, int]]
     shown: NDArray[np.int64] | None = None
-    """For each stack, the one that stands for it (`_shown`); None: each stack itself."""
+    """For each stack, the one that stands for it (headway.traces.own_code); None: each stack itself."""
 
     def stacks(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
         """Return the stacks' indices for their ids in a GIL, and the number of unknown ids; their indices are 0."""
@@ -219,10 +199,11 @@ class Records:
     def tables(self, *, has_gil: bool = True) -> Tables:
         """Put all GILs' stacks and types into one space each.
 
-        Without a GIL, the stacks are told as they are: nothing of the program is held up to a release.
+        Without a GIL, more of Headway's own code is told as it is (headway.traces.own_code).
         """
         frames: dict[Frame, int] = {Frame("", 0, "?"): 0}
         parents, innermost = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+        codes, gils = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
         stack_ids = {}
         first = 1
         for gil in sorted(self._nodes):
@@ -238,12 +219,14 @@ class Records:
             # A caller that makes no sense counts as unknown: the stack ends there.
             good = (ids[place] == parent) & (parent < ids)
             parents.append(np.where(good, place + first, 0))
+            codes.append(nodes["code"].astype(np.int64) << 8 | gil)  # each GIL numbers its own
+            gils.append(np.full(len(nodes), gil, dtype=np.int64))
             bad_code = self._frames(gil, nodes, frames, innermost)
             self.damaged_bytes += int(np.count_nonzero((~good & (parent != 0)) | bad_code)) * _NODE.size
             stack_ids[gil] = (ids, first)
             first += len(ids)
 
-        stack_parent, stack_frame = np.concatenate(parents), np.concatenate(innermost)
+        stack_parent, stack_frame, code, of_gil = map(np.concatenate, (parents, innermost, codes, gils))
         # A stack of just that depth may be whole; its outermost frame is also that of all other stacks of the thread.
         begins = np.array([one.function in BEGINS for one in frames], dtype=np.bool_)
         roots = _cut_roots(stack_parent)
@@ -253,8 +236,15 @@ class Records:
             # up by one.
             stack_parent = np.insert(np.where(stack_parent > 0, stack_parent + 1, 0), 1, 0)
             stack_frame = np.insert(stack_frame, 1, frames.setdefault(CUT, len(frames)))
+            code, of_gil = np.insert(code, 1, 0), np.insert(of_gil, 1, 0)
             stack_parent[roots + 1] = 1
             stack_ids = {gil: (ids, first + 1) for gil, (ids, first) in stack_ids.items()}
+
+        ours = len(stack_parent)
+        shown = without_own_code(Stacks(stack_parent, stack_frame, tuple(frames), code, of_gil, has_gil), ours)
+        if shown is not None and (shown == ours).any():
+            stack_parent = np.append(stack_parent, 0)
+            stack_frame = np.append(stack_frame, frames.setdefault(OURS, len(frames)))
 
         types: dict[str, int] = {"": 0}
         type_indices = {
@@ -268,7 +258,7 @@ class Records:
             types=tuple(types),
             stack_ids=stack_ids,
             type_indices=type_indices,
-            shown=_shown(stack_parent, stack_frame, frames) if has_gil else None,
+            shown=shown,
         )
 
     def _frames(

@@ -17,6 +17,7 @@ from headway.traces.analysis.late import late
 from headway.traces.analysis.measured import collected_ns
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.analysis.words import place
+from headway.traces.frames import OURS
 from headway.traces.libraries import is_library
 from headway.traces.loops import is_generated
 from headway.traces.model import Frame, Trace
@@ -217,7 +218,7 @@ def _behind(
     functions: dict[tuple[str, str], list[int]] = {}
     for number in np.flatnonzero(blocked > 0).tolist():
         frame = _owner(trace.stack(number))
-        if frame is not None:
+        if frame is not None and frame != OURS:
             functions.setdefault((frame.filename, frame.function), []).append(number)
     if not functions:
         return None

@@ -17,6 +17,7 @@ from headway.traces.analysis.sharing import FULL
 from headway.traces.analysis.standing import is_sure
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.calls import awaits_an_import, is_of_a_queue, locks_at
+from headway.traces.frames import OURS
 from headway.traces.libraries import Awaited, awaited_in
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
@@ -52,7 +53,7 @@ def locks(analysis: Analysis) -> Iterator[Finding]:
         one
         for one in analysis.contention.places
         if one.times.total_ns >= CONTENDED * one.lived_ns > 0
-        and one.frame not in told
+        and one.frame not in {*told, OURS}
         and (one.kind in _LOCKS or (one.kind == Park.LOCK and not one.awaits and not analysis.gils))
     ]
     for one in contended[:MOST_PLACES]:

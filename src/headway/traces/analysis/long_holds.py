@@ -6,6 +6,7 @@ from headway.traces.analysis.advice import UNREACHED, another_gil, less_pickling
 from headway.traces.analysis.hotspots import Place, at_place
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.words import duration, listed, place, share
+from headway.traces.frames import OURS
 
 __all__ = ["long_holds"]
 
@@ -21,7 +22,7 @@ def long_holds(analysis: Analysis) -> Iterator[Finding]:
         one
         for one in analysis.held
         # Counts late holds only: in an hour of a convoy, one hold of a hundred thousand is late by chance.
-        if one.late_blocked_ns >= _WORTH * analysis.wall_ns > 0
+        if one.late_blocked_ns >= _WORTH * analysis.wall_ns > 0 and one.frame != OURS
     ]
     for one in sorted(long, key=lambda one: -one.overrun_ns)[:_MOST_PLACES]:
         yield _long_hold(analysis, one)

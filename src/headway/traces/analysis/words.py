@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from headway.printable import printable
+from headway.traces.frames import OURS
 from headway.traces.model import Frame, Thread
 
 __all__ = [
@@ -114,8 +115,10 @@ def place(frame: Frame | None) -> str:
     """Return a code location with the last folders of its path: `app/views.py:12 show`; `?` if it is unknown.
 
     The text may be printed. The frame that stands for frames that are not recorded has no file, and is described in
-    words.
+    words, and so is the one that stands for Headway's own work.
     """
+    if frame == OURS:
+        return "Headway's own work in the process"
     if frame is None or not frame.filename:
         return "?" if frame is None else printable(frame.function) or "?"
     return f"{file_line(frame)} {printable(frame.function)}"

@@ -5,9 +5,9 @@ the frames from the outermost to the innermost, and after the last space the exa
 (`flamegraph.pl --countname ns`). The numbers add up to all time held, or waited. On a free-threaded build, the time
 waited includes the waits for locks.
 
-Invisible characters and `;` in a name are written as `\x0a` and `\x3b`. The frame `?` stands for an unknown stack, and
-for a stack that has only frames of Headway. Stacks in which no time was spent are left out, and so are the frames of
-`headway attach` at work in the program.
+Invisible characters and `;` in a name are written as `\x0a` and `\x3b`. The frame `?` stands for an unknown stack.
+Stacks in which no time was spent are left out. The frame `attach (<headway>)` stands for the work of `headway attach`
+in the process.
 """
 
 from collections import Counter
@@ -24,9 +24,6 @@ from headway.traces.export.parks import Parks, parks
 from headway.traces.model import Frame, Trace
 
 __all__ = ["write_holds", "write_waits"]
-
-
-_OURS = "_headway"
 
 
 def write_holds(traces: Sequence[Trace], path: Path) -> None:
@@ -68,24 +65,12 @@ def _lines(trace: Trace, intervals: Sequence[Intervals | Parks]) -> Iterator[str
         thread, stack = divmod(pair, stacks)
         inner_to_outer = []
         while stack:
-            inner_to_outer.append(int(trace.stack_frame[stack]))
+            inner_to_outer.append(frames[int(trace.stack_frame[stack])])
             stack = int(trace.stack_parent[stack])
-        shown = [frames[one] for one in _of_the_program(inner_to_outer, trace.frames)]
         if time_ns:
-            spent_ns[";".join([process, threads[thread], *(shown[::-1] or ["?"])])] += time_ns
+            spent_ns[";".join([process, threads[thread], *(inner_to_outer[::-1] or ["?"])])] += time_ns
     for stack_of, time_ns in spent_ns.items():
         yield f"{stack_of} {time_ns}\n"
-
-
-def _of_the_program(inner_to_outer: list[int], frames: Sequence[Frame]) -> list[int]:
-    """Return a stack without the frames that `headway attach` ran on it: functions `_headway...` of its script."""
-    ours = [at for at, one in enumerate(inner_to_outer) if frames[one].function.startswith(_OURS)]
-    if not ours:
-        return inner_to_outer
-    script, rest = frames[inner_to_outer[ours[-1]]].filename, inner_to_outer[ours[-1] + 1 :]
-    called_from = frames[rest[0]] if rest else None
-    is_script = called_from is not None and (called_from.filename, called_from.function) == (script, "<module>")
-    return rest[1:] if is_script else rest
 
 
 def _frame(frame: Frame) -> str:
