@@ -9,6 +9,7 @@ from made_traces import MS
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy, told
 
 from headway.traces.analysis import analyse, as_json
+from headway.traces.analysis.findings import findings
 from headway.traces.model import RAN_SHIFT, Kind, Loss
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "schedule-a-program.md"
@@ -72,6 +73,17 @@ def test_the_function_behind_which_most_waited_comes_first(threads):
     assert first.fact.endswith("at app.py:12 compute")
     assert first.frame == COMPUTE
     assert first.threads == ("Thread-* (process_request)",)
+
+
+@pytest.mark.parametrize("trace", [connections(20), convoy()])
+def test_the_finding_that_names_the_function_comes_before_those_without_a_line(trace):
+    """A larger cost that no line explains does not say where to begin; a convoy's finding may be the one with the line."""
+    found = analyse(trace)
+    costly = dataclasses.replace(found.gils[0], off_core_ns=1000 * found.wall_ns)
+    first, second, *_ = findings(dataclasses.replace(found, gils=(costly,)))
+
+    assert (first.frame, second.kind) == (COMPUTE, "off-core")
+    assert first.cost_ns < second.cost_ns
 
 
 def test_where_holds_end_is_not_what_they_ran():

@@ -12,10 +12,9 @@ from headway.traces.analysis.advice import (
     another_gil,
     by_policy,
     in_parallel,
-    less_pickling,
-    pickles,
     shorter_interval,
 )
+from headway.traces.analysis.behind import BEHIND, behind_a_function, guilty_function, told_already
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import at_place, own_frame
@@ -27,7 +26,7 @@ from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share, share_of_life
-from headway.traces.model import Executed, Frame
+from headway.traces.model import Executed
 
 __all__ = ["BEHIND", "RULES", "findings"]
 
@@ -45,8 +44,6 @@ OFF_CORE = 0.05
 DEFAULT_INTERVAL_NS = 5_000_000
 LOW_USE = 0.5
 """A share of the time: a GIL that is held for less should be free when a thread wants it."""
-BEHIND = 0.25
-"""A share of all waiting: a function with less of it is not the one to begin with."""
 LEAST_NS = _S_NS
 """A program that runs for less time has no work worth dividing; most of it is the interpreter's start."""
 WAKE_UP_NS = 200_000
@@ -62,13 +59,16 @@ LATE_SHARE = 0.5
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes.
 
-    A note on time that far exceeds the cost of every problem comes before them. Without a GIL, the trace has the waits for
-    locks, but rarely their holders: there, a note on such waits comes first if they take more time than every problem. So
-    does one on threads that may wait for each other for good.
+    The finding that names the function behind which most waiting happened comes before those that name no line: it says
+    where to begin. A note on time that far exceeds the cost of every problem comes before them all. Without a GIL, the trace
+    has the waits for locks, but rarely their holders: there, a note on such waits comes first if they take more time than
+    every problem. So does one on threads that may wait for each other for good.
     """
     found = [finding for rule in RULES for finding in rule(analysis)]
     used = list(used_up(analysis))
-    behind = list(_behind_a_function(analysis, [one.frame for one in found if one.frame is not None], used))
+    guilty = guilty_function(analysis) if any(_matters(analysis, gil) for gil in analysis.gils) else None
+    told = None if guilty is None else told_already(analysis, guilty, found)
+    behind = [] if guilty is None or told is not None else [behind_a_function(analysis, guilty, used)]
     found += behind or used
     if any(one.weight == "problem" for one in found):
         found += unseen(analysis, beyond_ns=max(one.cost_ns for one in found))
@@ -83,13 +83,16 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     most_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)
+    placeless_ns = max((one.cost_ns for one in found if one.weight == "problem" and one.frame is None), default=0)
+    names_it = next(iter(behind), told)
 
-    def key(one: Finding) -> tuple[bool, int, int]:
+    def key(one: Finding) -> tuple[bool, int, int, bool]:
         is_lock = one.kind == "deadlock" or (one.kind == "contended-lock" and not analysis.gils)
         leads = one.weight == "note" and (
             one.cost_ns >= FAR_BEYOND * costliest_ns > 0 or (is_lock and one.cost_ns > most_ns)
         )
-        return not leads, order.index(one.weight), -one.cost_ns
+        cost_ns = max(one.cost_ns, placeless_ns) if one is names_it else one.cost_ns
+        return not leads, order.index(one.weight), -cost_ns, one is not names_it
 
     return tuple(sorted(found, key=key))
 
@@ -317,63 +320,6 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
             cost_ns=gil.off_core_ns,
             gil=gil.index,
         )
-
-
-def _behind_a_function(analysis: Analysis, told: list[Frame], used: list[Finding]) -> Iterator[Finding]:
-    """Yield a finding about the function that blocked others most, whatever the number of threads that ran it.
-
-    Yields nothing if the function has less than `BEHIND` of all waiting, or if a line of it, or a call in a library that
-    it made, has a finding already. `used` are the findings about GILs that threads use up; this one tells of them instead.
-    """
-    waits = sum(gil.waits.count for gil in analysis.gils)
-    enough = [one for one in analysis.behind if one.blocked_ns >= BEHIND * analysis.wait_ns]
-    if not enough or waits < LEAST or not any(_matters(analysis, gil) for gil in analysis.gils):
-        return
-    one = enough[0]
-    stacks = [place.stack for place in analysis.held]
-    stacks += [convoy.holder_stack for gil in analysis.gils for convoy in gil.convoys]
-    callers = [own_frame(stack) for stack in stacks if stack and stack[0] in told]
-    if any(
-        (at.filename, at.function) == (one.frame.filename, one.frame.function) for at in [*told, *filter(None, callers)]
-    ):
-        return
-    name = f"`{printable(one.frame.function)}`"
-    names = list(dict.fromkeys(map(role, one.threads)))
-    # Of other holds it is not known what ran in them.
-    which, or_more = (" that another thread asked to end", " or more") if one.ran else ("", "")
-    or_more *= one.blocked_ns < 0.99 * analysis.wait_ns
-    of_it = (
-        f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}{which}, in {listed(names)};"
-        f" most of the waiting happened{at_place(one.stack)}"
-    )
-    during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
-    waited_for = [gil for gil in analysis.gils if gil.waits.count]
-    if len(waited_for) == 1:
-        which_gil, sharers = waited_for[0].name, f"{number(waited_for[0].threads, 'thread')} shared it"
-    else:  # a function of several interpreters may run at several GILs, and no number of threads shares one of them
-        which_gil, sharers = "the same GIL", ""
-    shared = "; ".join(two.fact for two in used) or sharers
-    elsewhere = f"or run it elsewhere: {another_gil(analysis.process)}{'; more threads do not help' * bool(used)}"
-    if one.ran:
-        causes = ": ".join(filter(None, [f"every thread that needs {which_gil} meanwhile waits", shared]))
-        advice = f"make {name} shorter, let its calls release the GIL, {elsewhere}"
-    elif pickles(one.stack):
-        causes = "; ".join(filter(None, [shared, "such a hold pickles what goes to another process"]))
-        advice = less_pickling()
-    else:
-        unknown = "the trace does not show what such a hold ran before, because no thread requested its end"
-        causes = "; ".join(filter(None, [shared, unknown]))
-        advice = f"check what runs before {name} releases the GIL, and make that shorter, {elsewhere}"
-    yield Finding(
-        kind="behind-a-function",
-        weight="problem",
-        fact=f"{share(one.blocked_ns, analysis.wait_ns)}{or_more} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
-        cause=causes,
-        advice=advice,
-        cost_ns=one.blocked_ns,
-        threads=tuple(names),
-        frame=one.frame,
-    )
 
 
 def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding]:
