@@ -199,6 +199,18 @@ def test_a_spin_at_the_line_of_a_lock_is_for_that_lock():
     assert [one.kind for one in before_parks.contention.places] == [Park.LOCK]
 
 
+def test_a_lock_whose_type_is_not_known_at_first_is_one_lock():
+    """After an attach, the recorder knows the type of a lock only later: all waits at the line are for that lock."""
+    known = in_turns(Park.LOCK, of=1, turns=30)
+    script = Script().park(0, 0, 0.5, Park.LOCK).park(1, 0, 0.5, Park.LOCK)
+    script.rows += known.rows[4:]
+    trace = script.trace(100, "a", "b", "c", gils=0, types=("", "_thread.lock"), free_threaded=True, gil_enabled=False)
+    found = analyse(trace)
+
+    (place,) = found.contention.places
+    assert (place.type_name, place.threads) == ("_thread.lock", 3)
+
+
 @pytest.mark.parametrize(
     ("file", "kind"),
     [("/usr/lib/python3.13/threading.py", Park.LOCK), ("app/threading.py", Park.MUTEX), ("app.py", Park.MUTEX)],

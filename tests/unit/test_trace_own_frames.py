@@ -155,6 +155,16 @@ def test_a_with_whose_caller_is_not_known_has_the_unknown_stack(root: int, tmp_p
     assert places(read(write(made, tmp_path / "root.hwt"))) == [()]
 
 
+def test_the_code_that_starts_a_process_is_not_the_programs() -> None:
+    """A process of multiprocessing is started with `-c` and a line of code that calls `spawn_main()`."""
+    spawn = Frame("/usr/lib/python3.13/multiprocessing/spawn.py", 122, "spawn_main", 100)
+    line = Frame("<string>", 1, "<module>", 1)
+
+    assert own_frame((spawn, line)) is None
+    assert own_frame((WITH, spawn, line)) == WITH
+    assert own_frame((Frame("/usr/lib/python3.13/queue.py", 180, "Queue.get", 154), line)) == line
+
+
 @pytest.mark.parametrize(
     ("functions", "told"),
     [

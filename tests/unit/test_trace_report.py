@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from made_traces import MS, made_trace
 from rich.cells import cell_len
@@ -18,7 +19,8 @@ from headway.report.trace.summary import short_summary, summary_lines
 from headway.report.trace.terminal import render_traces
 from headway.traces import writer
 from headway.traces.analysis import analyse
-from headway.traces.model import Kind, Loss, Park
+from headway.traces.frames import CUT
+from headway.traces.model import Frame, Kind, Loss, Park
 
 
 def text_of(rendered, width=100):
@@ -184,6 +186,27 @@ def test_processes_stand_worst_first():
     assert (
         shown.index("process 1 of 2") < shown.index("busy.py") < shown.index("process 2 of 2") < shown.index("calm.py")
     )
+
+
+def test_a_stack_that_is_cut_says_that_more_callers_are_not_recorded():
+    """The number of frames further out is then a least one, and does not count the frame that stands for the rest."""
+    trace = convoy()
+    deep = tuple(Frame("app.py", line, "descend", 1) for line in range(1, 17))
+    outer = (CUT, *deep)
+    made = replace(
+        trace,
+        frames=(*trace.frames[:1], *outer),
+        stack_parent=np.arange(-1, len(outer)).clip(0),
+        stack_frame=np.arange(len(outer) + 1),
+        events=trace.events.copy(),
+    )
+    made.events["value"][made.events["kind"] == Kind.RELEASE] = len(outer)
+    whole = replace(made, frames=(*made.frames[:1], deep[0], *made.frames[2:]))
+
+    assert "... and at least 4 frames further out; the rest is not recorded" in words(
+        text_of(render_traces([analyse(made)]))
+    )
+    assert "... and 5 frames further out" in words(text_of(render_traces([analyse(whole)])))
 
 
 def test_locks_are_shown_where_there_is_no_gil():

@@ -29,6 +29,7 @@ from headway.report.trace.tables import (
 )
 from headway.traces.analysis import Analysis, Finding, GilSummary
 from headway.traces.analysis.words import place
+from headway.traces.frames import CUT
 from headway.traces.model import Frame
 
 __all__ = ["render_trace", "render_traces", "short_summary", "worst_first"]
@@ -154,5 +155,8 @@ def _stack(title: str, stack: Sequence[Frame]) -> Iterator[RenderableType]:
     yield indented(Text(title, overflow="fold"))
     for frame in stack[1:_FRAMES]:
         yield indented(Text(f"called from {place(frame)}", style="dim", overflow="fold"), 4)
-    if len(stack) > _FRAMES:
+    if len(stack) > _FRAMES and stack[-1] == CUT:
+        count = len(stack) - 1 - _FRAMES
+        yield indented(Text(f"... and at least {count} frames further out; the rest is not recorded", style="dim"), 4)
+    elif len(stack) > _FRAMES:
         yield indented(Text(f"... and {len(stack) - _FRAMES} frames further out", style="dim"), 4)

@@ -422,12 +422,13 @@ def _of_program(trace: Trace) -> NDArray[np.bool_]:
 def _named(
     kind: NDArray[np.int64], type_of: NDArray[np.int64], frame: NDArray[np.int64], of_program: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return kinds and types of locks, with spins for a lock that the recorder could not tell named by their place.
+    """Return kinds and types of locks, with those that the recorder could not tell named by their place.
 
     `sched_yield()` does not tell for which lock a thread spins. A spin is for a lock of the program if the line blocks
-    for no other, or if threads park for such a lock at the same line.
+    for no other, or if threads park for such a lock at the same line. The type of a lock may be unknown for the first waits.
     """
     parks = np.flatnonzero((kind == Park.LOCK) & (frame != 0))
+    parks = parks[np.argsort(type_of[parks] == 0, kind="stable")]
     parked, first = np.unique(frame[parks], return_index=True)
     place = np.minimum(np.searchsorted(parked, frame), max(0, len(parked) - 1))
     same = parked[place] == frame if len(parked) else np.zeros(len(frame), dtype=bool)
@@ -435,6 +436,7 @@ def _named(
     type_of = np.where(own, 0, type_of)
     if len(parked):
         type_of = np.where(own & same, type_of[parks[first]][place], type_of)
+        type_of = np.where((kind == Park.LOCK) & same & (type_of == 0), type_of[parks[first]][place], type_of)
     return np.where(own, int(Park.LOCK), kind), type_of
 
 

@@ -5,6 +5,7 @@ hold, it is the call that could not be interrupted.
 """
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
@@ -40,6 +41,8 @@ PLACES = 20
 """The number of places that are kept in each of the orders."""
 
 _STACK_THREADS = 3
+_STARTS = re.compile(r"(?:^|/)multiprocessing/(?:spawn|forkserver|resource_tracker)\.py$")
+"""The modules that a process of multiprocessing is started with, by `-c`."""
 _OF_A_WRAPPER = (".acquire", ".__enter__")
 """The methods of a class around a lock in which a thread waits for it."""
 
@@ -132,9 +135,16 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
     """Return the innermost frame of the program itself, not of the standard library or an installed package.
 
     Code without a file, which a library or `dataclass` may have generated, is the program's own only in a program without
-    a file (`-c`): one that has a frame with a file further out is named by that frame.
+    a file (`-c`): one that has a frame with a file further out is named by that frame. The code with which multiprocessing
+    starts a process by `-c` is none of the program's.
     """
-    found = [one for one in stack if one.filename and not is_library(one)]
+    found = [
+        one
+        for at, one in enumerate(stack)
+        if one.filename
+        and not is_library(one)
+        and not (at and _STARTS.search(stack[at - 1].filename) and is_generated(one))
+    ]
     return next(itertools.filterfalse(is_generated, found), found[0] if found else None)
 
 
