@@ -94,6 +94,25 @@ w = watched_wsgi(flask_app, folder="stalls", requests_over_s=0.1)
 a = watched_asgi(fast_app, folder="stalls")
 s = watched_asgi(sync_app, folder="stalls", requests_over_s=0.1)
 """
+DJANGO = """
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.core.wsgi import get_wsgi_application
+from django.http import HttpResponse
+from django.urls import path
+from app import nap
+from headway.live.services import watched_asgi, watched_wsgi
+
+settings.configure(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"], SECRET_KEY="not one")
+
+def view(request):
+    nap()
+    return HttpResponse("ok")
+
+urlpatterns = [path("nap", view)]
+w = watched_wsgi(get_wsgi_application(), folder="stalls", requests_over_s=0.1)
+a = watched_asgi(get_asgi_application(), folder="stalls", requests_over_s=0.1)
+"""
 CELERY = """
 import ctypes, os, threading, time
 from celery import Celery
@@ -192,6 +211,7 @@ def here(tmp_path, monkeypatch):
     Path("app.py").write_text(APPLICATION)
     Path("line.py").write_text(LINES)
     Path("frameworks.py").write_text(FRAMEWORKS)
+    Path("with_django.py").write_text(DJANGO)
     Path("tasks.py").write_text(CELERY)
     Path("actors.py").write_text(RAY)
     Path("greens.py").write_text(EVENTLET)
@@ -265,6 +285,8 @@ SERVERS = {
     "uvicorn": (["uvicorn", "--port", "{port}", "line:a"], "event loop"),
     "uvicorn-uvloop": (["uvicorn", "--loop", "uvloop", "--port", "{port}", "line:a"], "event loop"),
     "flask": (["waitress-serve", "--listen=127.0.0.1:{port}", "frameworks:w"], "request"),
+    "django": (["waitress-serve", "--listen=127.0.0.1:{port}", "with_django:w"], "request"),
+    "django-in-threads": (["uvicorn", "--port", "{port}", "with_django:a"], "request"),
     "fastapi": (["uvicorn", "--port", "{port}", "frameworks:a"], "event loop"),
     "fastapi-in-threads": (["uvicorn", "--port", "{port}", "frameworks:s"], "request"),
     "gunicorn-sync": (["gunicorn", "-b", "127.0.0.1:{port}", "line:w"], "request"),

@@ -1,5 +1,7 @@
 """The stacks at which an event loop or a pool's thread waits."""
 
+import pytest
+
 from headway.live.homes import Homes
 from headway.native import HOME_LOOP, HOME_NONE, HOME_OUTSIDE, HOME_REQUEST
 from headway.traces.frames import Frame
@@ -102,22 +104,29 @@ def test_stacks_in_a_request():
     assert told.settled == [(1, HOME_REQUEST), (2, HOME_OUTSIDE)]
 
 
-def test_stacks_of_anyio():
-    """A stack of AnyIO's thread is in a request once a stack has shown a server whose requests are in an event loop."""
-    anyio = Frame("/v/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
+ANYIO = Frame("/v/site-packages/anyio/_backends/_asyncio.py", 967, "WorkerThread.run", 950)
+ASGIREF = Frame("/v/site-packages/asgiref/sync.py", 560, "SyncToAsync.thread_handler", 530)
+EXECUTOR = Frame("/v/lib/python3.13/concurrent/futures/thread.py", 89, "_worker", 70)
+
+
+@pytest.mark.parametrize("runs", [(ANYIO,), (ASGIREF, EXECUTOR)], ids=["anyio", "asgiref"])
+def test_stacks_of_functions_without_async(runs):
+    """A thread's stack is in a request once a stack has shown a server whose requests are in an event loop."""
     server = Frame("/v/site-packages/uvicorn/server.py", 70, "Server.serve", 68)
     imported = Frame("/v/site-packages/uvicorn/server.py", 1, "<module>", 1)
     told = Told()
     homes = Homes(told, told)
-    told.fresh_ones = [1, 2, 3, 4]
+    told.fresh_ones = [1, 2, 3, 4, 5]
     told.in_the_file = {
         1: (COMPUTE, imported),
-        2: (COMPUTE, anyio, BEGIN),
+        2: (COMPUTE, *runs, BEGIN),
         3: (*POLL, *ELSEWHERE, *ELSEWHERE, server),
-        4: (COMPUTE, COMPUTE, anyio, BEGIN),
+        4: (COMPUTE, COMPUTE, *runs, BEGIN),
+        5: (COMPUTE, EXECUTOR, BEGIN),
     }
     homes.settle()
-    assert told.settled == [(1, HOME_OUTSIDE), (2, HOME_OUTSIDE), (3, HOME_LOOP), (4, HOME_REQUEST)]
+    assert told.settled[:3] == [(1, HOME_OUTSIDE), (2, HOME_OUTSIDE), (3, HOME_LOOP)]
+    assert told.settled[3:] == [(4, HOME_REQUEST), (5, HOME_OUTSIDE)]
 
 
 def test_stacks_that_never_come_are_bounded():

@@ -73,6 +73,8 @@ _RUNNERS: Final = {
 
 _ANYIO: Final = ("anyio/_backends/_asyncio.py", "WorkerThread.run")
 """Starlette and FastAPI run what is written without `async` in a thread of AnyIO: endpoints, dependencies, tasks."""
+_ASGIREF: Final = ("asgiref/sync.py", "SyncToAsync.thread_handler")
+"""Django on ASGI runs what is written without `async` there, in a thread of an executor: views, middleware."""
 _POOLS: Final = {
     ("concurrent/futures/thread.py", "_worker"),
     ("distributed/threadpoolexecutor.py", "_worker"),
@@ -344,12 +346,13 @@ def is_for_a_request(frames: Sequence[Frame], *, is_web: bool) -> bool:
 
     Args:
         frames: The stack.
-        is_web: The process serves requests in an event loop (serves_the_web()): AnyIO's threads work for requests then.
+        is_web: The process serves requests in an event loop (serves_the_web()): AnyIO's threads, and those in which
+            asgiref runs a function, work for requests then.
     """
     frames = _since_the_fork(frames)
     if any(part in frame.filename for frame in frames for part in _SERVERS):
         return not _hands_over(frames)
-    return is_web and is_in_anyio(frames)
+    return is_web and any(_at(frame) in {_ANYIO, _ASGIREF} for frame in frames)
 
 
 def is_in_anyio(frames: Sequence[Frame]) -> bool:
