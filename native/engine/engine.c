@@ -25,6 +25,7 @@
 
 #include "base/lease.h"
 #include "base/rare.h"
+#include "engine/accounts.h"
 #include "engine/doze.h"
 #include "engine/ending.h"
 #include "engine/help.h"
@@ -216,11 +217,6 @@ static void hand_over(struct hw__sched *sched, struct hw__runner *releaser, int6
     }
 }
 
-/* Returns the time if the thread's burst goes on, else 0: the clock need not be read. */
-static int64_t burst_time(struct hw__sched *sched, const struct hw__waiter *waiter) {
-    return waiter != NULL && hw__waiter_goes_on(waiter) ? hw__sched_time(sched) : 0;
-}
-
 void hw__sched_release(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__ledger *ledger = &sched->ledger;
@@ -233,7 +229,7 @@ void hw__sched_release(struct hw__gil *gil) {
         runner->poster = NULL;
         waiter->woken_by = NULL;
     }
-    if (hw__ledger_drop_alone(ledger, waiter, burst_time(sched, waiter))) {
+    if (hw__ledger_drop_alone(ledger, waiter, hw__accounts_burst_time(sched, waiter))) {
         hw__ledger_check(ledger);
         return;
     }
@@ -263,16 +259,6 @@ static bool is_idle(const struct hw__gil *gil, struct hw__sched *sched, int64_t 
            hw__ledger_is_idle(&sched->ledger, now_ns);
 }
 
-/* Records an acquire of a GIL that no other thread wants. The policy is not told. */
-static void acquire_alone(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
-    hw__ledger_take_alone(&sched->ledger, &runner->waiter, sched_getcpu(),
-                          burst_time(sched, &runner->waiter));
-    if (gil->main && hw__decide_rest(&sched->ledger)) {
-        hw__sched_rest(gil, sched);
-    }
-    hw__ledger_check(&sched->ledger);
-}
-
 void hw__sched_acquire(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__ledger *ledger = &sched->ledger;
@@ -281,7 +267,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
     }
     struct hw__runner *runner = hw__sched_runner(sched);
     if (!hw__ledger_is_wanted(ledger, runner == NULL ? NULL : &runner->waiter)) {
-        acquire_alone(gil, sched, runner);
+        hw__accounts_acquired_alone(gil, sched, runner);
         return;
     }
     hw__sched_read_interval(sched);
@@ -291,10 +277,8 @@ void hw__sched_acquire(struct hw__gil *gil) {
         hw__ledger_check(ledger);
         return;
     }
-    bool early = hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu());
-    if (early) {
-        _Atomic int64_t *count = gil->main ? &runner->early : &hw__sched_early_elsewhere;
-        atomic_fetch_add_explicit(count, 1, memory_order_relaxed);
+    if (hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu())) {
+        hw__accounts_early(gil, runner);
     }
     if (is_idle(gil, sched, now_ns)) {
         hw__sched_stand_by(gil, sched);

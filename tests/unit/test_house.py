@@ -154,6 +154,11 @@ def test_modules_stay_small():
             assert "one file" in (ast.get_docstring(ast.parse(path.read_text())) or "").lower(), path
 
 
+def test_the_hooks_of_the_engine_stay_on_a_few_screens():
+    """engine.c has fewer than 300 lines: every hook under a policy is there, and is read as a whole."""
+    assert (ROOT / "native/engine/engine.c").read_text().count("\n") < 300
+
+
 def test_only_the_command_line_prints():
     """`print` is used in cli/ and nowhere else in the package."""
     for path in PACKAGE.rglob("*.py"):
