@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from synthetic import make_cell, make_interpreter, make_machine
 
-from headway.lab.design import Level, above, below, between
+from headway.lab.design import Claim, Comparison, Experiment, Level, above, below, between
 from headway.lab.experiments import experiments
 from headway.lab.judging.evidence import TOO_MANY
+from headway.lab.judging.open_claims import open_claims
 from headway.lab.judging.verdicts import judge, speaking
 from headway.lab.published import published_ratio, results
 
@@ -54,6 +55,32 @@ def test_an_inconclusive_verdict_says_how_many_launches_would_do(make_run):
     assert verdict.outcome == "inconclusive"
     assert verdict.deciding.launches_to_decide > 4
     assert str(verdict.deciding.launches_to_decide) in verdict.sentence
+
+
+def test_the_estimate_is_that_of_the_piece_that_needs_most(make_run, monkeypatch):
+    """A claim needs the launches of its slowest comparison, in its sentence as in the list of open claims.
+
+    The widest interval may need fewer, because its ratio is far from the threshold.
+    """
+    pieces = [Comparison(top=top, bottom="serial", relation=above(1)) for top in ("threads", "processes")]
+    claim = Claim(id="paper/both", text="both are slower", evidence=lambda _: pieces, source="Headway")
+    paper = Experiment(
+        name="paper", question="?", method="-", included="-", baseline="serial", variants=lambda _: [], claims=(claim,)
+    )
+    monkeypatch.setattr("headway.lab.kept.results.experiments", lambda: (paper,))
+    levels = {"serial": [1.0, 1.01, 0.99, 1.0], "threads": [0.9, 3.0, 1.0, 2.6], "processes": [1.0, 1.3, 0.95, 1.2]}
+    interpreter = make_interpreter()
+    run = make_run(
+        [(make_cell("paper", label, interpreter.id), launches(*values)) for label, values in levels.items()],
+        [interpreter],
+    )
+
+    (verdict,) = judge(run)
+    few, many = sorted(one.launches_to_decide for one in verdict.evidence)
+    assert (verdict.outcome, verdict.deciding.launches_to_decide) == ("inconclusive", few)
+    assert few < many
+    assert f"about {many} launches would decide" in verdict.sentence
+    assert [one.to_decide for one in open_claims([verdict])] == [many]
 
 
 def test_a_claim_is_as_good_as_its_worst_comparison(make_run):

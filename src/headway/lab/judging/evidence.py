@@ -2,7 +2,7 @@
 
 import bisect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -22,6 +22,7 @@ __all__ = [
     "counted",
     "decisive_first",
     "judged",
+    "launches_needed",
     "launches_within",
     "levels",
     "pooled",
@@ -271,6 +272,12 @@ def combined(evidence: Sequence[Evidence]) -> Outcome:
     if outcomes <= {"supported", "at the limit"}:
         return "at the limit" if "at the limit" in outcomes else "supported"
     return "inconclusive"
+
+
+def launches_needed(pieces: Iterable[Evidence]) -> int | None:
+    """Return about how many launches decide all of these pieces; None if that is not known of one, or there is none."""
+    needs = [one.launches_to_decide for one in pieces]
+    return max((one for one in needs if one is not None), default=None) if None not in needs else None
 
 
 def decisive_first(evidence: Sequence[Evidence], outcome: Outcome) -> tuple[Evidence, ...]:

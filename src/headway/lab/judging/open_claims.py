@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
-from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.evidence import Evidence, launches_needed
 from headway.lab.judging.verdicts import Verdict, by_claim, judge, speaking
 from headway.lab.kept.results import Run
 from headway.lab.sequential import MOST_LAUNCHES
@@ -52,13 +52,12 @@ def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
         telling = [whole] if whole.interpreter in {"all", "any"} else group
         pieces = [one for verdict in telling for one in verdict.evidence if _is_open(verdict, one)]
         if pieces:
-            needs = [one.launches_to_decide for one in pieces]
             found.append(
                 OpenClaim(
                     name,
                     frozenset(key for one in pieces for key in one.cells),
                     min(one.launches for one in pieces),
-                    None if None in needs else max(one for one in needs if one is not None),
+                    launches_needed(pieces),
                 )
             )
     return found

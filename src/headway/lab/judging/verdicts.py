@@ -29,6 +29,7 @@ from headway.lab.judging.evidence import (
     comparisons,
     counted,
     decisive_first,
+    launches_needed,
     levels,
     pooled,
 )
@@ -106,9 +107,10 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
             f"{measured} from one launch, which has no interval: use `--launches`, or `--resume` after an interruption"
         )
     crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"
-    if one.launches_to_decide is None or one.launches_to_decide >= TOO_MANY:
+    launches = launches_needed(piece for piece in evidence if piece.outcome == "inconclusive")
+    if launches is None or launches >= TOO_MANY:
         return f"{crossing}: too close for more launches to decide"
-    return f"{crossing}: about {one.launches_to_decide} launches would decide if nothing else changes"
+    return f"{crossing}: about {launches} launches would decide if nothing else changes"
 
 
 def _single(run: Run, experiment: Experiment, claim: Claim, interpreter: str) -> Verdict:
