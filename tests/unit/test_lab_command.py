@@ -1,7 +1,9 @@
 """The messages of `headway lab` and of commands about its runs."""
 
 import contextlib
+import signal
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 from synthetic import make_cell, make_settings
@@ -33,6 +35,39 @@ def test_commands_name_the_store_as_a_shell_takes_it(stopped, capsys):
     assert f"`headway report {run} --store '{path}'` shows the causes" in told.err
     assert f"`headway lab --resume {run} --store '{path}'` completes the run" in told.err
     assert f"headway report {run} --store '{path}': everything" in " ".join(told.out.split())
+
+
+@pytest.fixture
+def heard():
+    """Have the signals that end a command their usual actions, also under nohup."""
+    before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for one, action in before.items():
+        signal.signal(one, action)
+
+
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("begun", [True, False], ids=["in a launch", "before the first launch"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_stops_the_lab_is_in_its_exit_code(number, begun, stopped, monkeypatch, capsys):
+    """The exit code is 128 plus the number of the first signal, as in shells, whether or not there is a run."""
+    path, run = stopped
+
+    def measure(*_, report, **__):
+        if begun:
+            report(SimpleNamespace(run=run, done=0, planned=2, budget_s=None, cell=None, finished=""))
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(lab, "run", measure)
+    try:
+        code = main(["lab", "sleep", "--store", str(path)])
+    except SystemExit as ended:
+        code = ended.code
+
+    assert code == 128 + number
+    told = capsys.readouterr().err
+    assert ("completes the run" if begun else "stopped") in told
 
 
 def test_the_command_that_deletes_a_damaged_run_names_the_store(stopped, capsys):

@@ -5,19 +5,17 @@ stored before the next one starts. `--resume` continues an interrupted run.
 """
 
 import argparse
-import contextlib
 import functools
 import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from types import FrameType
+from collections.abc import Iterator
 
 from headway import lab
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, page_folder, write_run_page
+from headway.cli.lab_progress import SIGNALLED, ProgressLine, interruptible
 from headway.cli.options import add_json, add_store, seconds, store_given
 from headway.errors import HeadwayError, UsageError
 from headway.host.paths import default_store
@@ -113,7 +111,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the lab, list or explain experiments; return 1 if launches failed, and 130 if the run stopped early."""
+    """Run the lab, list or explain experiments; return 1 if launches failed.
+
+    Return 128 plus the signal's number if a signal stopped the run early: 130 after Ctrl-C, or if the reader is gone.
+    """
     modes = [f"`--{name}`" for name in ("list", "explain", "resume") if getattr(arguments, name) not in (None, False)]
     if len(modes) > 1:
         raise UsageError(f"{' and '.join(modes)} exclude each other", hint="use one at a time")
@@ -137,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.resume is not None:
             _refuse_with_resume(arguments)
         return measure(arguments, None if arguments.resume is not None else _request(arguments), store_given(arguments))
-    shown = _ProgressLine(brief=not arguments.json and not arguments.full)
+    shown = ProgressLine(brief=not arguments.json and not arguments.full)
     results = _measure(arguments, shown)
     complete = results.header.complete
     if not complete:
@@ -171,7 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(
             f"stopped early; `headway lab --resume {results.id}{store_given(arguments)}{url}` completes the run"
         )
-        return 130
+        return SIGNALLED + shown.stopped_by
     return 1 if results.failures else 0
 
 
@@ -240,7 +241,7 @@ def _refuse_with_resume(arguments: argparse.Namespace) -> None:
         )
 
 
-def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
+def _measure(arguments: argparse.Namespace, shown: ProgressLine) -> lab.Run:
     """Run or resume the lab and return the run. Raises HeadwayError.
 
     After Ctrl-C, or if the reader of the output is gone, return the part that is stored.
@@ -248,7 +249,7 @@ def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
     try:
-        with _interruptible(shown) as report:
+        with interruptible(shown) as report:
             if arguments.resume is not None:
                 return lab.resume(
                     arguments.resume,
@@ -262,6 +263,9 @@ def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
     except (KeyboardInterrupt, BrokenPipeError) as error:
         shown.end()
         if shown.run is None:
+            if shown.stopped_by != signal.SIGINT:
+                console.say("stopped")
+                sys.exit(SIGNALLED + shown.stopped_by)
             raise
         if isinstance(error, BrokenPipeError):
             console.discard_output()
@@ -283,115 +287,6 @@ def _provide(command: str) -> None:
             console.say(
                 f"! the command ended with exit code {code}; the run continues with the interpreters that are available"
             )
-
-
-@contextlib.contextmanager
-def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[[lab.Progress], None]]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no launch is left running and the stored results are shown.
-
-    Yields a function that takes the place of `report`. Python discards an exception that a handler raises during a
-    `__del__` or a callback. The function therefore raises KeyboardInterrupt again before the next launch.
-    """
-    interrupted = False
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
-        raise KeyboardInterrupt
-
-    def report_unless_interrupted(progress: lab.Progress) -> None:
-        if interrupted and progress.cell is not None:
-            raise KeyboardInterrupt
-        report(progress)
-
-    # A signal that is ignored stays ignored, so that `nohup headway lab` goes on after a hang-up.
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in heard}
-    try:
-        yield report_unless_interrupted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _print_finished(progress: lab.Progress) -> None:
-    """Print the results of an experiment that has just had its launches."""
-    from headway.report import render_decided, render_experiment
-
-    results = progress.results
-    assert results is not None
-    experiment = results.experiment(progress.finished)
-    if progress.news is None:
-        console.print_rendered(render_experiment(results, experiment, goes_on=progress.budget_s is not None))
-    else:
-        console.print_rendered(render_decided(results, experiment, progress.news))
-
-
-class _ProgressLine:
-    """One line on stderr with the current cell, the number of launches and the time; on a terminal it is rewritten.
-
-    If `brief`, the results of each experiment are printed to stdout as soon as it has had its launches.
-    """
-
-    _QUIET_S = 60.0
-
-    def __init__(self, *, brief: bool) -> None:
-        self.run: str | None = None
-        self._told: set[str] = set()
-        self._brief = brief
-        self._rewrites = sys.stderr is not None and sys.stderr.isatty()
-        self._last_s = -self._QUIET_S
-        self._open = False
-        self._begun_s = time.monotonic()
-
-    def __call__(self, progress: lab.Progress) -> None:
-        if self.run is None:
-            self.run = progress.run
-            again = f", {progress.done} of them already done" if progress.done else ""
-            more = (
-                "" if progress.budget_s is None else f", and more where claims are open, for {progress.budget_s:.0f} s"
-            )
-            console.say(f"run {progress.run}: {progress.planned} launches{more}{again}")
-            self._last_s = time.monotonic()
-            if progress.cell is None and not progress.finished:
-                console.say("nothing to do: the run is complete")
-                return
-        if progress.finished:
-            self.end()
-            self._told.add(progress.finished)
-            if self._brief:
-                _print_finished(progress)
-                self._last_s = time.monotonic()
-            return
-        now_s = time.monotonic()
-        # If stderr is not a terminal, one line per `_QUIET_S` is enough; the last line is always printed.
-        if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
-            return
-        self._last_s = now_s
-        left = "" if progress.left_s is None or progress.cell is None else f", at most {progress.left_s:.0f} s left"
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        what = ", done" if progress.cell is None else f": {progress.cell.key.replace('|', ' ')}"
-        line = f"{progress.done} launches, {now_s - self._begun_s:.0f} s{left}{failed}{what}"
-        if self._rewrites:
-            print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
-            self._open = True
-        else:
-            console.say(line)
-
-    def print_unfinished(self, results: lab.Run) -> None:
-        """Print the results of the experiments that had some launches when the run was stopped."""
-        from headway.report import render_experiment
-
-        for one in results.experiments():
-            if self._brief and one.name not in self._told and any(result.launches for result in results.of(one.name)):
-                console.print_rendered(render_experiment(results, one))
-
-    def end(self) -> None:
-        """End the line on the terminal, so that other output begins on a new one."""
-        if self._open:
-            print(file=sys.stderr, flush=True)
-            self._open = False
 
 
 def _list(arguments: argparse.Namespace) -> int:

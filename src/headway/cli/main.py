@@ -6,7 +6,7 @@ stdout has data, and stderr has messages. Exit codes:
   2         bad arguments
   3 to 8    errors of interpreters, stores, the native library, traces, recording and scheduling
   126, 127  `trace`, `run` and `watch` found no program that can be executed, as in shells; otherwise they become the program
-  130       Ctrl-C
+  130       Ctrl-C; 143 and 129 after SIGTERM and SIGHUP
 """
 
 import argparse
