@@ -57,12 +57,13 @@ def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
     ("launches", "shown"),
     [
         ([0.04], "1 with one launch"),
-        ([0.04, 0.08], "threads x 2.83 [0.035-230]"),
+        ([0.04, 0.08], "threads x 2.83, very uncertain"),
+        ([0.04, 0.06, 0.03], "threads x 2.08 [0.87-4.94]"),
         ([0.05, 0.051, 0.049, 0.05], "threads x 2.50"),
     ],
 )
 def test_a_ratio_is_shown_as_far_as_it_is_known(make_run, launches, shown):
-    """One launch gives no ratio, and a wide interval stands beside its ratio."""
+    """One launch gives no ratio, a wide interval stands beside its ratio, and ends that are no figures do not."""
     cells = [
         cell("cpu-bound", "serial", [0.02 * (1 + 0.001 * n) for n, _ in enumerate(launches)]),
         cell("cpu-bound", "threads", launches),

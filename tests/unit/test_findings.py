@@ -302,16 +302,38 @@ def test_an_order_that_never_turns_is_said_with_its_winner(make_run, declare):
 
 
 def test_sizes_that_cannot_tell_decide_nothing(make_run, declare):
-    """A size that cannot tell widens a crossing's bracket and makes none; if none can tell, the finding says so."""
+    """A size that cannot tell widens a crossing's bracket and makes none; if none can tell, there is no finding."""
     declare(sweep="size_bytes")
 
     assert "(between 256 KiB and 4 MiB)" in crossing(make_run(swept((4.0, 2.0, 1.0, 0.5), unsure=(2**20,)), [GIL]))
     assert crossing(make_run(swept((0.5, 0.5, 1.0, 0.5), unsure=(2**20,)), [GIL])).endswith(
-        "ahead at 64 KiB, 256 KiB and 4 MiB, too close to decide at 1 MiB"
+        "ahead at 64 KiB, 256 KiB and 4 MiB, not decided at 1 MiB"
     )
-    assert crossing(make_run(swept((1.0, 1.0, 1.0, 1.0), unsure=SIZES), [GIL])).endswith(
-        "too close to decide at every size from 64 KiB to 4 MiB"
+    assert found(make_run(swept((1.0, 1.0, 1.0, 1.0), unsure=SIZES), [GIL])) == []
+
+
+def test_a_size_is_too_close_only_if_its_ratio_is_known(make_run, declare):
+    """A narrow interval around 1 is too close to decide; a wide one leaves the size open, on each interpreter."""
+    declare(sweep="size_bytes")
+    run = make_run(
+        swept((0.5, 0.5, 1.0, 1.0), unsure=(2**20,)) + swept((1.0,) * 4, interpreter=FREE, unsure=SIZES), [GIL, FREE]
     )
+
+    assert crossing(run) == (
+        "threads compared with serial, disk: on 3.15 ahead at 64 KiB and 256 KiB, not decided at 1 MiB, "
+        "too close to decide at 4 MiB; on 3.13t not decided at every size from 64 KiB to 4 MiB"
+    )
+
+
+def test_an_interval_without_figures_is_a_remark_in_the_evidence(make_run, declare):
+    """The ends of an interval over more than a factor of 1,000 are no figures."""
+    declare(sweep="n")
+    cells = [cell("serial", [1.0, 1.0], setting=f"{n} items", n=n) for n in (10, 100)]
+    cells += [cell("threads", noisy, setting=f"{n} items", n=n) for n, noisy in ((10, [2.0, 2.01]), (100, [1.0, 90.0]))]
+    (one,) = found(make_run(cells, [GIL], launches=2))
+
+    assert one.text.endswith("behind at 10, not decided at 100")
+    assert one.evidence.endswith("at 10, 9.49, very uncertain, at 100")
 
 
 def test_undecided_sizes_outside_a_crossing_are_named(make_run, declare):
@@ -319,10 +341,10 @@ def test_undecided_sizes_outside_a_crossing_are_named(make_run, declare):
     declare(sweep="size_bytes")
 
     assert crossing(make_run(swept((4.0, 0.5, 1.0, 1.0), unsure=SIZES[2:]), [GIL])).endswith(
-        "(between 64 KiB and 256 KiB), then ahead, too close to decide at 1 MiB and 4 MiB"
+        "(between 64 KiB and 256 KiB), then ahead, not decided at 1 MiB and 4 MiB"
     )
     assert crossing(make_run(swept((1.0, 2.0, 1.0, 0.5), unsure=(SIZES[0], SIZES[2])), [GIL])).endswith(
-        "(between 256 KiB and 4 MiB), then ahead, too close to decide at 64 KiB"
+        "(between 256 KiB and 4 MiB), then ahead, not decided at 64 KiB"
     )
 
 
@@ -352,6 +374,39 @@ def test_where_settings_name_no_size_other_parameters_tell_curves_apart(make_run
             cells.append(cell(series, around(level), setting=f"{kind} {n}", n=n, kind=kind))
 
     assert [(curve.setting, len(curve.points)) for curve in curves(make_run(cells, [GIL]), one)] == [("", 2)]
+
+
+def test_a_setting_may_word_its_size_in_any_way(make_run, declare):
+    """The part of the setting in which two sizes differ is the size's; the other parts name the curve."""
+    one = declare(sweep="n")
+    cells = []
+    for n in (100, 10_000):
+        for kind, level in (("flat", 2.0), ("nested", 0.5)):
+            for series, value in (("serial", 1.0), ("threads", level)):
+                cells.append(cell(series, around(value), setting=f"{n} items, {kind}", n=n, kind=kind))
+    run = make_run(cells, [GIL])
+
+    assert [curve.setting for curve in curves(run, one)] == ["flat", "nested"]
+    assert [text.text for text in found(run)] == [
+        "threads compared with serial, flat: on 3.15 the order changes at no size from 100 to 10,000: behind at every size",
+        "threads compared with serial, nested: on 3.15 the order changes at no size from 100 to 10,000: ahead at every size",
+    ]
+
+
+def test_curves_that_no_setting_tells_apart_have_the_names_of_their_parameters(make_run, declare):
+    """Where no part of the setting is the size's alone, the parameters that differ between the curves name them."""
+    one = declare(sweep="n")
+    cells = [
+        cell(series, around(level), setting=f"{kind} {n}", n=n, kind=kind, depth=1)
+        for n in (10, 100)
+        for kind in ("a", "b")
+        for series, level in (("serial", 1.0), ("threads", 0.5))
+    ]
+
+    assert [(curve.setting, len(curve.points)) for curve in curves(make_run(cells, [GIL]), one)] == [
+        ("kind a", 2),
+        ("kind b", 2),
+    ]
 
 
 def test_findings_go_into_the_json(make_run, declare):

@@ -10,12 +10,14 @@ The size of a crossing is interpolated between the two measured sizes, linearly 
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from headway.lab import stats
-from headway.lab.design import ONE_WORKER, Cell, Experiment
+from headway.lab.coordinates import without
+from headway.lab.design import ONE_WORKER, Cell, Experiment, Variant
 from headway.lab.judging.evidence import NEAR
 from headway.lab.kept.results import CellResult, Run
 
@@ -95,12 +97,13 @@ def curves(run: Run, experiment: Experiment) -> Iterator[Curve]:
     results = [one for one in _in_python(run, experiment) if one.cell.variant.params.get(experiment.sweep, 0) > 0]
     baselines = {_row(one.cell): one for one in results if one.cell.series == experiment.baseline}
     several = len({one.cell.placement for one in results}) > 1
+    settings = _settings(results, experiment.sweep)
     grouped: dict[tuple[str, ...], list[Point]] = {}
     for one in results:
         cell, baseline = one.cell, baselines.get(_row(one.cell))
         ratio = one.ratio_to(baseline, experiment.metric) if baseline is not None and baseline is not one else None
         if ratio is not None:
-            key = (cell.series, cell.placement, cell.interpreter, *_besides_size(cell, experiment.sweep))
+            key = (cell.series, cell.placement, cell.interpreter, *settings[cell.label])
             point = Point(float(cell.variant.params[experiment.sweep]), ratio, _side(ratio, experiment))
             grouped.setdefault(key, []).append(point)
     for (series, placement, interpreter, words, _), points in grouped.items():
@@ -119,17 +122,41 @@ def _row(cell: Cell) -> tuple[str, str, str]:
     return cell.placement, cell.setting, cell.interpreter
 
 
-def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
-    """Return the coordinates of a curve: its cells' setting without the size, or else all other parameters.
+def _settings(results: Sequence[CellResult], sweep: str) -> dict[str, tuple[str, str]]:
+    """Return, by label, the coordinates of the curve that a cell is on: its setting without the size, and parameters.
 
-    A setting that names the size ("1 MiB, disk") names everything else that matters. Other parameters may then differ
-    between the sizes of one curve (there are fewer of the largest files); series and baseline change alike.
+    A setting with a part that names the size ("1 MiB, disk") names everything else that matters. Other parameters may
+    then differ between the sizes of one curve (there are fewer of the largest files); series and baseline change alike.
+    If no part of it is the size's alone, all other parameters tell the curves apart, and those that differ name them.
     """
-    size, parts = sized(cell.variant.params[sweep], sweep), cell.variant.setting
-    if size in parts:
-        return ", ".join(part for part in parts if part != size), ""
-    rest = sorted((name, repr(value)) for name, value in cell.variant.params.items() if name != sweep)
-    return "", repr(rest)
+    variants = {one.cell.label: one.cell.variant for one in results}
+    kept = without(variants.values(), sweep)
+    sizes = Counter((parts, variants[label].params[sweep]) for label, parts in kept.items())
+    several = {parts for (parts, _), count in sizes.items() if count > 1}
+    found: dict[str, tuple[str, str]] = {}
+    left: list[Variant] = []
+    for label, parts in kept.items():
+        one = variants[label]
+        if (len(parts), parts[:1]) == (len(one.setting), (one.series,)) and parts not in several:
+            found[label] = (", ".join(parts[1:]), "")
+        else:
+            left.append(one)
+    found.update(_by_parameters(left, sweep))
+    return found
+
+
+def _by_parameters(variants: Sequence[Variant], sweep: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield each label with the parameters that differ between the curves, as words, and with all but the size."""
+    curves_of: dict[str, list[Variant]] = {}
+    for one in variants:
+        others = sorted((name, repr(value)) for name, value in one.params.items() if name != sweep)
+        curves_of.setdefault(repr(others), []).append(one)
+    drawn = [some[0].params for some in curves_of.values() if len({one.params[sweep] for one in some}) > 1]
+    names = sorted({name for params in drawn for name in params} - {sweep})
+    differing = [name for name in names if len({repr(params.get(name)) for params in drawn}) > 1]
+    for rest, some in curves_of.items():
+        for one in some:
+            yield one.label, (", ".join(f"{name} {one.params[name]}" for name in differing if name in one.params), rest)
 
 
 def roughly(value: float, parameter: str) -> str:

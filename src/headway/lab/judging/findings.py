@@ -10,9 +10,9 @@ from typing import final
 
 from headway.lab import stats
 from headway.lab.design import Experiment
-from headway.lab.judging.crossover import Curve, Winner, curves, roughly, sized, winners
+from headway.lab.judging.crossover import Curve, Point, Winner, curves, roughly, sized, winners
 from headway.lab.judging.evidence import Evidence
-from headway.lab.judging.figures import ratio
+from headway.lab.judging.figures import UNCERTAIN, number, ratio, tells_nothing
 from headway.lab.judging.verdicts import Verdict, by_claim, speaking
 from headway.lab.kept.results import Run
 
@@ -192,11 +192,16 @@ def _shown(run: Run, experiment: Experiment, one: Winner, interval: stats.Interv
 
 
 def _of_curves(run: Run, experiment: Experiment, found: Sequence[Curve]) -> Iterator[Finding]:
-    """Yield where each series crosses its baseline: one finding per series and setting, over interpreters."""
+    """Yield where each series crosses its baseline: one finding per series and setting, over interpreters.
+
+    A series of which no size is decided, on any interpreter, gives none.
+    """
     grouped: dict[tuple[str, str], list[Curve]] = {}
     for curve in found:
         grouped.setdefault((curve.series, curve.setting), []).append(curve)
     for (series, setting), together in grouped.items():
+        if not any(point.side for curve in together for point in curve.points):
+            continue
         said: dict[str, list[str]] = {}
         for curve in together:
             said.setdefault(_course(curve, experiment.sweep), []).append(curve.interpreter)
@@ -206,42 +211,61 @@ def _of_curves(run: Run, experiment: Experiment, found: Sequence[Curve]) -> Iter
         yield Finding(experiment.name, "", f"{against}: {'; '.join(courses)}", "; ".join(evidence))
 
 
-_WORDS = {1: "ahead", -1: "behind", 0: "too close to decide"}
+_WORDS = {1: "ahead", -1: "behind"}
+_CLOSE = 1.1
+"""An interval between this and its inverse is known, and too close to 1; a wider one that contains 1 is not known."""
 
 
 def _course(curve: Curve, sweep: str) -> str:
     """Return a curve's course: `behind up to about 512 KiB (between 256 KiB and 1 MiB), then ahead`."""
     crossings = curve.crossings()
     first, last = (sized(point.size, sweep) for point in (curve.points[0], curve.points[-1]))
-    sides = {point.side for point in curve.points}
-    if sides == {0}:
-        return f"too close to decide at every size from {first} to {last}"
     if crossings:
         course = ", then ".join(
             f"{_WORDS[one.low.side]} up to about {roughly(one.about, sweep)} "
             f"(between {sized(one.low.size, sweep)} and {sized(one.high.size, sweep)})"
             for one in crossings
         )
-        open_sizes = [
-            sized(point.size, sweep)
+        outside = [
+            point
             for point in curve.points
             if not point.side and not any(one.low.size < point.size < one.high.size for one in crossings)
         ]
-        still = f", too close to decide at {_listed(open_sizes)}" if open_sizes else ""
-        return f"{course}, then {_WORDS[crossings[-1].high.side]}{still}"
-    (side,) = sides - {0}
-    unsure = [sized(point.size, sweep) for point in curve.points if not point.side]
+        return ", ".join([f"{course}, then {_WORDS[crossings[-1].high.side]}", *_open(outside, sweep)])
+    unsure = [point for point in curve.points if not point.side]
+    if len(unsure) == len(curve.points):
+        words = {_open_word(point) for point in unsure}
+        return f"{words.pop() if len(words) == 1 else 'not decided'} at every size from {first} to {last}"
+    side = next(point.side for point in curve.points if point.side)
     if not unsure:
         return f"the order changes at no size from {first} to {last}: {_WORDS[side]} at every size"
     sure = [sized(point.size, sweep) for point in curve.points if point.side]
-    return f"{_WORDS[side]} at {_listed(sure)}, too close to decide at {_listed(unsure)}"
+    return ", ".join([f"{_WORDS[side]} at {_listed(sure)}", *_open(unsure, sweep)])
+
+
+def _open_word(point: Point) -> str:
+    is_close = point.ratio.low > 1 / _CLOSE and point.ratio.high < _CLOSE
+    return "too close to decide" if is_close else "not decided"
+
+
+def _open(points: Sequence[Point], sweep: str) -> Iterator[str]:
+    """Yield what the run tells of the sizes at which it decides neither side."""
+    said: dict[str, list[str]] = {}
+    for point in points:
+        said.setdefault(_open_word(point), []).append(sized(point.size, sweep))
+    yield from (f"{word} at {_listed(sizes)}" for word, sizes in said.items())
 
 
 def _ends(run: Run, curve: Curve, sweep: str) -> str:
     """Return the ratios on both sides of every crossing, or at both ends of a curve without crossings."""
     shown = [point for one in curve.crossings() for point in (one.low, one.high)] or [curve.points[0], curve.points[-1]]
     ratios = ", ".join(
-        f"{ratio(point.ratio)} at {sized(point.size, sweep)}"
+        f"{_told(point.ratio)} at {sized(point.size, sweep)}"
         for point in sorted(set(shown), key=lambda point: point.size)
     )
     return f"{run.names[curve.interpreter]} {ratios}"
+
+
+def _told(interval: stats.Interval) -> str:
+    """Return a ratio; an interval whose ends are no figures is replaced by a remark."""
+    return f"{number(interval.value)}, {UNCERTAIN}," if tells_nothing(interval) else ratio(interval)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, final
 
+from headway.lab.coordinates import number_of, without
 from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.kept.results import CellResult, Run
 from headway.lab.kept.settings import SESSION
@@ -46,31 +47,7 @@ def _values(results: Sequence[CellResult], name: str) -> set[float]:
 
 
 def _value(result: CellResult, name: str) -> float | None:
-    value = result.cell.variant.params.get(name) if name else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _lines(results: Sequence[CellResult], name: str) -> dict[str, str]:
-    """Return, by label, the label without the one part that names the parameter: `fair` for `fair, 2 CPU tasks`.
-
-    That part is the one in which the label differs from a label with another value that is otherwise the same. A label
-    without such a counterpart stays whole: it is a point by itself.
-    """
-    values = {result.cell.label: _value(result, name) for result in results}
-    parts = {result.cell.label: result.cell.variant.coordinates for result in results}
-    found = {}
-    for label, mine in parts.items():
-        differing = {
-            places[0]
-            for other, theirs in parts.items()
-            if values[other] != values[label] and len(theirs) == len(mine)
-            if len(places := [place for place, part in enumerate(mine) if theirs[place] != part]) == 1
-        }
-        kept = (
-            [part for place, part in enumerate(mine) if place not in differing] if len(differing) == 1 else list(mine)
-        )
-        found[label] = ", ".join(kept)
-    return found
+    return number_of(result.cell.variant, name)
 
 
 def _measure(result: CellResult, metric: str, unit: Unit) -> Measure:
@@ -94,7 +71,8 @@ def cells_of(run: Run, experiment: Experiment) -> tuple[Cell, ...]:
     """Return the cells that were launched, in the order of the plan."""
     results = [result for result in run.of(experiment.name) if result.launches]
     axes = _Axes(experiment, results)
-    lines = _lines(results, axes.x) if axes.x else {}
+    kept = without((result.cell.variant for result in results), axes.x) if axes.x else {}
+    lines = {label: ", ".join(parts) for label, parts in kept.items()}
     wanted = [*_metrics(experiment), *_PERCENTILES]
     found = []
     for result in results:

@@ -177,6 +177,8 @@ def _ratio(ratio: Interval) -> str:
     """Return a ratio; with its interval if that is wide, and without a figure if one launch gave it."""
     if math.isinf(ratio.half_width):
         return _UNKNOWN
+    if tells_nothing(ratio):
+        return f"{number(ratio.value)}, {UNCERTAIN}"
     if ratio.half_width <= WIDE:
         return number(ratio.value)
     return f"{number(ratio.value)} [{number(ratio.low)}-{number(ratio.high)}]"
