@@ -155,6 +155,17 @@ def test_top_counts_children_that_run_already():
         wait_for(lambda: not is_recorded(child))
 
 
+def test_top_says_that_children_are_not_shown():
+    """`headway top PID` shows the process alone; with a server's workers, that is not the process that works."""
+    with forked(processes=2) as (parent, _):
+        done = run("top", parent.pid, "--json", "--interval", "0.2", "--count", "1")
+        assert done.returncode == 0, done.stderr
+        said = (
+            f"process {parent.pid} has started another Python process, which is not shown; --children shows them, too"
+        )
+        assert said in done.stderr
+
+
 def test_top_counts_children_of_a_process_that_cannot_be_entered():
     """`headway top PID --children` says that the process itself is left out, and shows its children."""
     with forked("idle", processes=2) as (parent, (child,)):

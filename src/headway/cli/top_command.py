@@ -137,6 +137,10 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
             f"{pid} is a thread of process {process}, expected the id of a process",
             hint=f"`headway top {process}` shows all its threads",
         )
+    others = "" if arguments.children else _not_shown(pid)
+    paints_over = _paints_over(arguments)
+    if others and not paints_over:
+        console.say(others)
     with contextlib.suppress(KeyboardInterrupt):
         again = True
         while again:
@@ -156,7 +160,20 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
                 console.say(f"process {pid} has ended" if shown else _unseen(pid, waited_s))
             elif ended and not again:
                 console.say(f"the recording of process {pid} was ended")
+    if others and paints_over:
+        console.say(others)
     return 0
+
+
+def _not_shown(pid: int) -> str:
+    """Return that a process has started others, which do the work of a server with workers; "" if it has not."""
+    from headway.live import attach
+
+    count = len(attach.python_descendants(pid))
+    if not count:
+        return ""
+    which = "another Python process, which is" if count == 1 else f"{count} other Python processes, which are"
+    return f"process {pid} has started {which} not shown; --children shows them, too"
 
 
 def _unseen(pid: int, waited_s: float) -> str:
