@@ -76,7 +76,7 @@ def test_the_estimate_is_that_of_the_piece_that_needs_most(make_run, monkeypatch
     )
 
     (verdict,) = judge(run)
-    few, many = sorted(one.launches_to_decide for one in verdict.evidence)
+    few, many = sorted(one.launches_to_decide or 0 for one in verdict.evidence)
     assert (verdict.outcome, verdict.deciding.launches_to_decide) == ("inconclusive", few)
     assert few < many
     assert f"about {many} launches would decide" in verdict.sentence
