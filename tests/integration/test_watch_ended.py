@@ -96,7 +96,7 @@ from pathlib import Path
 import headway
 
 watch = headway.watch("stalls")
-while not list(Path("stalls").glob(".*.watcher")):
+while not any(one.read_text() for one in Path("stalls").glob(".*.watcher")):  # without words it is not held yet
     time.sleep(0.01)
 print(watch.watcher, flush=True)
 os.kill(watch.watcher, signal.SIGSTOP)
