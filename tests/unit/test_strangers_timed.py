@@ -43,7 +43,10 @@ def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.Mon
     assert (first.wall_s, first.own_s) == pytest.approx((0.464, 0.08))
     effects = SimpleNamespace(end=list, left_processes=False)
     watch = SimpleNamespace(watched=[], over=lambda _wall_ns: [])
-    examine._again(talk, effects, machine.call, lambda _place: (), 1, 0, False, lambda: watch)
+    supply = SimpleNamespace(
+        next=lambda _place: (), used_up=str, may_have_been=bool, changes=False, count=1, anew_s=0.0
+    )
+    examine._again(talk, effects, machine.call, supply, 0, lambda: watch)
     again = given["again"]
     assert again["cpu_share"] == pytest.approx(1.0)
     assert (again["mean_s"], again["own_s"]) == pytest.approx((0.464, 0.08))
