@@ -34,15 +34,16 @@ static struct {
 
 static atomic_bool talking; /* a thread writes lines; set by the thread that starts it */
 
-/* The process's stderr, as the library found it when it was loaded. */
-static bool has_stderr;
-static dev_t stderr_device;
-static ino_t stderr_inode;
+/* The process's stderr, as hw__say_look() found it. They are written before another thread says
+ * something, so each may be read by itself. Sequentially consistent, as nothing here is hot. */
+static atomic_bool has_stderr;
+static _Atomic dev_t stderr_device;
+static _Atomic ino_t stderr_inode;
 
 /* Set by hw__say_mute(), and never cleared. Nothing else depends on its order (relaxed). */
 static atomic_bool muted;
 
-__attribute__((constructor)) static void look(void) {
+__attribute__((constructor)) void hw__say_look(void) {
     int saved = errno;
     struct stat file;
     has_stderr = fstat(STDERR_FILENO, &file) == 0;

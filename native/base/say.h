@@ -31,6 +31,10 @@ void hw__say_once(atomic_bool *said, const char *text);
  * Any thread may call this function. */
 void hw__say_mute(void);
 
+/* Takes descriptor 2 for the process's stderr. Runs when the library is loaded; a test calls it for
+ * a stderr of its own, while no other thread calls a function of this file. */
+void hw__say_look(void);
+
 /* Must be called in a forked child. Drops the lines that are not written yet: they are the
  * parent's. */
 void hw__say_after_fork(void);

@@ -3,6 +3,7 @@
  * protocol while a policy is on, starts and stops, or errs, or while the process forks. */
 #include <fcntl.h>
 
+#include "base/say.h"
 #include "engine/doze.h"
 #include "engine/sched.h"
 #include "engine/wake.h"
@@ -449,6 +450,7 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
     atomic_bool stop = false;
     schedule(policy, "watchdog_ms=50");
     T_EQ(STDERR_FILENO, dup2(pipes[1], STDERR_FILENO));
+    hw__say_look();
     start_workers(fake_main_gil(), 0, spins, &stop);
     while (hw_schedule_active()[0] != '\0') {
         void *me = PyEval_SaveThread();
@@ -463,6 +465,7 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
     char line[500] = "";
     T_TRUE(read(pipes[0], line, sizeof line - 1) > 0); /* another thread writes it */
     T_EQ(STDERR_FILENO, dup2(saved, STDERR_FILENO));
+    hw__say_look();
     close(pipes[1]);
     T_TRUE(strstr(line, "headway: process ") == line && strstr(line, ": the policy ") != NULL);
     T_TRUE(strstr(line, policy->name) != NULL && strstr(line, why) != NULL);
@@ -499,6 +502,7 @@ static void test_watchdog_in_vain(void) {
         }
         schedule(&last_first, "watchdog_ms=50");
         T_EQ(STDERR_FILENO, dup2(pipes[1], STDERR_FILENO));
+        hw__say_look();
         start_workers(fake_main_gil(), 0, LONG, &stop);
         while (hw_schedule_active()[0] != '\0') {
             world_yield();
@@ -509,6 +513,7 @@ static void test_watchdog_in_vain(void) {
         atomic_store(&stop, true);
         join_workers();
         T_EQ(STDERR_FILENO, dup2(saved, STDERR_FILENO));
+        hw__say_look();
         close(saved);
         close(pipes[1]);
         if (!closed) {
