@@ -48,3 +48,15 @@ def test_a_python_out_of_reach_is_told_once(tmp_path, command, what, before, cau
 def test_nothing_is_said_of_a_program_without_python_or_with_a_late_one(tmp_path, command, script):
     """A program that is no Python, and one that starts its Python later, give no such line."""
     assert said_of(tmp_path, command, script) == ("", [])
+
+
+@pytest.mark.parametrize(("command", "what"), [(["trace", "-o", "x.hwt"], "traced"), (["watch"], "watched")])
+def test_an_option_that_is_told_at_the_start_is_not_told_again(tmp_path, command, what):
+    """The line of the launch has the cause already."""
+    program = [sys.executable, "-I", "-c", "import time; time.sleep(1.5)"]
+    done = subprocess.run(
+        [HEADWAY, *command, *program], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+    lines = [line for line in done.stderr.splitlines() if f" is not {what}: " in line]
+    assert len(lines) == 1
+    assert " -I ignores PYTHONPATH" in lines[0]

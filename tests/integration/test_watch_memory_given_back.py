@@ -13,7 +13,7 @@ LIMIT_S = 150
 MEMORY_MB = 768
 """The kernel takes some tenths of a second to give it back: more than the limit of a loop."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.times]
 
 PROGRAM = f"""
 import asyncio, signal

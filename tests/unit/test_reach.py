@@ -46,6 +46,19 @@ def test_the_cause_is_in_the_environment(proc, variables, expected):
     assert expected in proc(variables)
 
 
+def test_a_folder_that_may_not_be_searched_has_no_hook(proc, monkeypatch):
+    """Another user's folder may be on PYTHONPATH before ours; the collector goes on."""
+    before = os.stat
+
+    def refused(path, *arguments, **options):
+        if str(path).endswith("sitecustomize.py"):
+            raise PermissionError(path)
+        return before(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert proc(OURS | {"PYTHONPATH": f"front:{STARTUP_PATH}"}) == ""
+
+
 def test_the_cause_is_in_the_command_line(proc):
     """A Python that a script has started with -I is out of reach, too."""
     assert "-I ignores PYTHONPATH" in proc(OURS, words=("python3.13", "-I", "app.py"))

@@ -1,12 +1,13 @@
-"""Run a program and trace its GIL: holders, waiters, times, and lines of code (from 3.11 on).
+"""Run a program and trace its GIL: holders, waiters, times, and lines of code.
 
 headway becomes the program: process id, parent, terminal and signals are the
 same as without it. Headway follows child processes, and writes one file for
-each. It does not reach Python processes with -I, -E or -S, without the
-environment of their parent, with another PYTHONPATH, or with another
-`sitecustomize` before Headway's. One line on stderr names the cause if Headway
-reaches no process at all; otherwise they are left out without a word. If stderr
-is a terminal, a summary follows at the end.
+each. Lines of code are known from CPython 3.11 on. It does not reach Python
+processes with -I, -E or -S, without the environment of their parent, with
+another PYTHONPATH, or with another `sitecustomize` before Headway's. One line
+on stderr names the cause if Headway reaches no process at all in the first
+minute; otherwise they are left out without a word. If stderr is a terminal, a
+summary follows at the end.
 
 `headway report FILE` shows the trace. It waits until the trace is complete,
 which is a moment after the program ends, when FILE.lock is removed. A script

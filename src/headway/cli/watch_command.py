@@ -116,8 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
     # The watcher of a service that restarts at once may have the address for another second.
     listen = check_address(arguments.listen, may_be_taken=True) if arguments.listen else ""
     stem = launch.name_behind(command) or Path(name).stem or "program"
-    options = Options(str(folder), stem, os.getpid(), limits, arguments.keep, arguments.quiet, listen)
     why = launch.out_of_reach(command)
+    told = why is not None
+    options = Options(str(folder), stem, os.getpid(), limits, arguments.keep, arguments.quiet, listen, is_told=told)
     if why is not None:
         console.say(f"{name} is not watched: {why}")
     try:

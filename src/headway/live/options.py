@@ -65,6 +65,7 @@ class Options(NamedTuple):
         own: The process itself has started the watcher, which ends when no process is watched any more. Otherwise the
             watcher waits for the process's end: a shell script may start one interpreter after the other.
         sparing: Write one recording in 20 s, instead of one in 2 s, for stalls beyond 20 in 10 minutes.
+        is_told: A line has said already why the program itself is out of reach.
     """
 
     folder: str
@@ -76,6 +77,7 @@ class Options(NamedTuple):
     listen: str = ""
     own: bool = False
     sparing: bool = True
+    is_told: bool = False
 
     @property
     def log(self) -> Path:

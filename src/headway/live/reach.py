@@ -101,5 +101,6 @@ def cause_of(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def _has_hook(folder: Path) -> bool:
-    """Tell whether Python finds a sitecustomize in a folder."""
-    return any((folder / name).exists() for name in ("sitecustomize.py", "sitecustomize/__init__.py"))
+    """Tell whether Python finds a sitecustomize in a folder; False for one that may not be searched, or is none."""
+    # Path.exists() raises for such a folder before Python 3.14.
+    return any(os.path.exists(folder / name) for name in ("sitecustomize.py", "sitecustomize/__init__.py"))

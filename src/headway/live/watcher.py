@@ -90,7 +90,7 @@ class Watcher:
         self._reports: list[_Report] = []
         self._left = Left()
         self._untold = Untold(self._folder)
-        self._unreached = Unreached(0 if options.own else options.pid, "watched", self.say)
+        self._unreached = Unreached(0 if options.own or options.is_told else options.pid, "watched", self.say)
         self._mark = Mark(self.log, options.pid)
         self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()

@@ -124,7 +124,8 @@ def _say(text):
 def _is_captured():
     """Tell whether stderr is a pipe or a connection that the launch has not made: something reads it.
 
-    headway_agent.library has the same rule, and cannot be imported where this is needed.
+    headway_agent.library knows files, too, that another Python of the launch has made this stderr. It cannot be imported
+    where this is needed.
     """
     launch, here = os.environ.get("HEADWAY_STDERR"), os.fstat(2)
     if not launch or os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
