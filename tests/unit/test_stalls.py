@@ -14,7 +14,7 @@ from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Threshol
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.frames import CUT, Collected, CoreTime, Evidence, Frame, Sample
+from headway.traces.frames import CUT, OURS, Collected, CoreTime, Evidence, Frame, Sample
 from headway.traces.loops import Home, home_at, is_for_a_request, is_in_a_loop
 from headway.traces.model import RAN_ALL, RAN_SHIFT, Kind, Loss
 
@@ -69,12 +69,13 @@ STACKS = [
     (SLEEP, ACCEPTS),
     (SELECT, SERVE),
     (WAIT, STARTS, SERVE),
+    (OURS,),
 ]
 AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK, AT_IDLE, AT_DEEP, AT_TARGET, AT_JOB = 2, 3, 4, 5, 6, 7, 8, 9, 10
 AT_READ, AT_ANSWER, AT_CLOSE, AT_RPC = 11, 12, 13, 14
 AT_ANYIO, AT_ENDPOINT = 15, 16
 AT_ACCEPT, AT_SYNC_WAIT, AT_SYNC = 18, 19, 20
-AT_SELECT, AT_START = 21, 22
+AT_SELECT, AT_START, AT_OURS = 21, 22, 23
 
 
 def with_stacks(trace, away=None, **evidence):

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final
 
 from headway.traces.calls import awaits_a_queue, may_await_a_thread, takes_a_lock
-from headway.traces.frames import BEGINS, CUT, Frame
+from headway.traces.frames import BEGINS, CUT, OURS, Frame
 from headway.traces.libraries import is_library, is_of_processes, is_of_threading, is_of_threads, is_standard
 from headway.traces.sources import source_line, words_in
 
@@ -282,7 +282,7 @@ def _is_machinery(frame: Frame) -> bool:
 
 
 def is_in_a_loop(frames: Sequence[Frame], home: Sequence[Frame] = (), *, returned: bool = False) -> bool:
-    """Tell whether a stack may be that of a running event loop: also a stack that is cut, whose callers are not known.
+    """Tell whether a stack may be that of a running event loop: also a stack whose callers are not known.
 
     Args:
         frames: The stack.
@@ -291,7 +291,7 @@ def is_in_a_loop(frames: Sequence[Frame], home: Sequence[Frame] = (), *, returne
         returned: The thread was at such a home later: it has not left the loop for good.
     """
     frames = _since_the_fork(frames)
-    if frames[-1:] == (CUT,):
+    if _has_unknown_callers(frames):
         return True
     in_c = bool(home) and _runs_a_target_in_c(home[0])
     return any(_is_a_loop(one) or (in_c and _runs_a_target_in_c(one)) for one in frames) or (
@@ -336,9 +336,14 @@ def is_whole(frames: Sequence[Frame]) -> bool:
 
 
 def is_in_a_pool(frames: Sequence[Frame]) -> bool:
-    """Tell whether a stack may be that of a pool's thread that has work."""
+    """Tell whether a stack may be that of a pool's thread that has work: also a stack whose callers are not known."""
     frames = _since_the_fork(frames)
-    return frames[-1:] == (CUT,) or any(_takes_work(frame) for frame in frames)
+    return _has_unknown_callers(frames) or any(_takes_work(frame) for frame in frames)
+
+
+def _has_unknown_callers(frames: Sequence[Frame]) -> bool:
+    """Tell whether a stack was cut, or stands for Headway's own work, which interrupts the program anywhere."""
+    return bool(frames) and frames[-1] in (CUT, OURS)
 
 
 def is_for_a_request(frames: Sequence[Frame], *, is_web: bool) -> bool:

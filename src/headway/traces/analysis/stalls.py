@@ -16,6 +16,7 @@ from headway.traces.analysis.stall_causes import Causes
 from headway.traces.analysis.stall_model import Cause, Part, Stall, StallKind, Thresholds, merged
 from headway.traces.analysis.thread_events import ThreadEvents
 from headway.traces.analysis.told_parts import ToldParts
+from headway.traces.frames import OURS
 from headway.traces.loops import (
     Home,
     is_for_a_request,
@@ -191,7 +192,7 @@ class _Finder:
         for stack in stacks.tolist():
             frames = self._observed.stack(stack)
             is_inside = self._observed.home(stack) is not None or is_in_a_pool(frames)
-            works.append(is_inside and self._observed.home(stack) is None)
+            works.append(is_inside and self._observed.home(stack) is None and frames != (OURS,))
             leaves.append(not is_inside and is_whole(frames))
         at_work = released[np.array(works, dtype=np.bool_)[which]]
         if not len(at_work):
