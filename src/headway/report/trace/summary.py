@@ -91,7 +91,7 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
         lines.append(f"  {weights[finding.weight]} {finding.fact}")
         if finding.kind == "contended-lock" and finding.cause:  # it has the thread that had the lock
             lines.append(f"    why: {finding.cause}")
-        if finding is advised:  # Only the costliest problem's advice; the report has the others'.
+        if finding is advised:  # Only the first problem's advice; the report has the others'.
             lines.append(f"    try: {finding.advice}")
     more = sum(finding not in shown for finding in others)
     if more:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, less_pickling, pickles
 from headway.traces.analysis.convoys import LEAST
-from headway.traces.analysis.hotspots import Behind, at_place, own_frame
+from headway.traces.analysis.hotspots import Behind, at_place, function_of, own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.words import duration, listed, number, role, share
 
@@ -23,15 +23,19 @@ def guilty_function(analysis: Analysis) -> Behind | None:
 
 
 def told_already(analysis: Analysis, one: Behind, found: Sequence[Finding]) -> Finding | None:
-    """Return the costliest finding that names a line of the function, or a call in a library that it made."""
+    """Return the costliest problem at a line of the function, or at a call in a library that it made; None: there is none.
+
+    A note does not count: it comes after all problems, and so does not say where to begin.
+    """
     stacks = [place.stack for place in analysis.held]
     stacks += [convoy.holder_stack for gil in analysis.gils for convoy in gil.convoys]
-    mine = (one.frame.filename, one.frame.function)
+    mine = function_of(one.frame, analysis.process)
     told = [
         each
         for each in found
+        if each.weight == "problem"
         for at in (each.frame, *(own_frame(stack) for stack in stacks if stack and stack[0] == each.frame))
-        if at is not None and (at.filename, at.function) == mine
+        if at is not None and function_of(at, analysis.process) == mine
     ]
     return max(told, key=lambda each: each.cost_ns, default=None)
 
@@ -41,7 +45,7 @@ def behind_a_function(analysis: Analysis, one: Behind, used: Sequence[Finding]) 
 
     `used` are the findings about GILs that threads use up; this one tells of them instead.
     """
-    name = f"`{printable(one.frame.function)}`"
+    name = f"`{printable(function_of(one.frame, analysis.process)[1])}`"
     names = list(dict.fromkeys(map(role, one.threads)))
     # Of other holds it is not known what ran in them.
     which, or_more = (" that another thread asked to end", " or more") if one.ran else ("", "")

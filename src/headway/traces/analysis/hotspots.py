@@ -21,7 +21,7 @@ from headway.traces.analysis.words import place
 from headway.traces.frames import OURS
 from headway.traces.libraries import is_library
 from headway.traces.loops import is_generated
-from headway.traces.model import Frame, Trace
+from headway.traces.model import Frame, Process, Trace
 
 __all__ = [
     "PLACES",
@@ -31,6 +31,7 @@ __all__ = [
     "at_place",
     "begun_at",
     "blocking_functions",
+    "function_of",
     "held_places",
     "longest_holds",
     "own_frame",
@@ -229,7 +230,7 @@ def _behind(
     for number in np.flatnonzero(blocked > 0).tolist():
         frame = _owner(trace.stack(number))
         if frame is not None and frame != OURS:
-            functions.setdefault((frame.filename, frame.function), []).append(number)
+            functions.setdefault(function_of(frame, trace.process), []).append(number)
     if not functions:
         return None
     mine = max(functions.values(), key=lambda stacks: float(blocked[stacks].sum()))
@@ -246,6 +247,14 @@ def _behind(
         holds=int(np.count_nonzero(at)),
         threads=_most(holds.thread[at], holds.length_ns[at], names),
     )
+
+
+def function_of(frame: Frame, process: Process) -> tuple[str, str]:
+    """Return the file and the name of a frame's function. The steps of a simulated role are one function: the role.
+
+    The frame of a step is named `role: step`.
+    """
+    return frame.filename, frame.function.partition(": ")[0] if process.simulated else frame.function
 
 
 def _owner(stack: Sequence[Frame]) -> Frame | None:
