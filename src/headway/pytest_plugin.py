@@ -434,15 +434,15 @@ def _judge(ours: _Session, session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Remove our own frames from the traceback that a failing test shows."""
+    """Remove our own frames from the tracebacks that a failing test shows."""
     __tracebackhide__ = True
     try:
         return (yield)
     except BaseException as error:
         if _measures(item):
-            from headway.measure.seen import without_ours
+            from headway.measure.seen import hide_ours
 
-            error.__traceback__ = without_ours(error.__traceback__)
+            hide_ours(error)
         raise
 
 

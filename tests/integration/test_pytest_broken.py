@@ -111,8 +111,19 @@ def test_intervals_and_ratios_pass_where_nothing_is_measured(quick, options):
 def test_a_failure_while_it_is_timed_shows_no_frame_of_ours(beside_plugins):
     """The user's frames are left of an error in a timed call, of a forgotten `await`, and of a refused option."""
     beside_plugins.makepyfile(
+        fails_later="""
+        import itertools
+
+        calls = itertools.count()
+
+        def work():
+            if next(calls) == 5:
+                raise ValueError("mine")
         """
-        import itertools, pytest
+    )
+    beside_plugins.makepyfile(
+        """
+        import fails_later, itertools, pytest
 
         def failing():
             left = iter(range(30))
@@ -130,6 +141,9 @@ def test_a_failure_while_it_is_timed_shows_no_frame_of_ours(beside_plugins):
         def test_threads(headway):
             headway.concurrent(failing(), tasks=2, model="threads")
 
+        def test_processes(headway):
+            headway.concurrent(fails_later.work, tasks=2, model="processes")
+
         async def later():
             pass
 
@@ -144,9 +158,13 @@ def test_a_failure_while_it_is_timed_shows_no_frame_of_ours(beside_plugins):
     )
     result = beside_plugins.runpytest_subprocess("-q", "--tb=short", "-W", "ignore")
 
-    result.assert_outcomes(failed=3, passed=1, errors=2)
+    result.assert_outcomes(failed=4, passed=1, errors=2)
+    assert "headway/measure/" not in result.stdout.str()
     frames = re.findall(r"^(\S+):\d+: in (\w+)", result.stdout.str(), re.MULTILINE)
     of_user = [function for file, function in frames if file.startswith("test_")]
-    assert of_user == ["test_forgotten", "test_timed", "work", "test_compared", "work", "test_threads", "work"]
+    assert of_user == [
+        *("test_forgotten", "test_timed", "work", "test_compared", "work"),
+        *("test_threads", "work", "test_processes"),
+    ]
     others = [file for file, _ in frames if not file.startswith("test_")]
     assert all("concurrent/futures" in file or "site-packages" in file for file in others)

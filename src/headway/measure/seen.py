@@ -1,13 +1,14 @@
 """The things that a benchmark takes account of: tools that trace every line, and Headway's frames in tracebacks."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from types import TracebackType
 
 from headway.measure.work import GENERATED
 
-__all__ = ["tracing_tools", "users_call", "without_ours"]
+__all__ = ["hide_ours", "tracing_tools", "users_call"]
 
 _TOOLS = 6
 """The number of tools of sys.monitoring (CPython, Python/instrumentation.c)."""
@@ -34,14 +35,48 @@ def _is_ours(file: str) -> bool:
     return file.startswith(_OURS) or file == GENERATED
 
 
-def without_ours(traceback: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without the frames of Headway and of its generated code; the user's frames are left."""
+def hide_ours(error: BaseException) -> None:
+    """Remove the frames of Headway and of its generated code from the tracebacks of an error; the user's frames are left.
+
+    The errors that led to it, those of an exception group, and the text of a traceback in a worker process or in a
+    sub-interpreter are included.
+    """
+    seen: dict[int, BaseException] = {}
+    rest: list[BaseException | None] = [error]
+    while rest:
+        one = rest.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen[id(one)] = one
+        one.__traceback__ = _without_ours(one.__traceback__)
+        # A worker's error arrives with a cause that has the text: a process's in `tb` (multiprocessing and
+        # concurrent.futures), that of a sub-interpreter of 3.14 and later in `excinfo.errdisplay`.
+        own = vars(one)
+        for place, name in ((own, "tb"), (getattr(own.get("excinfo"), "__dict__", {}), "errdisplay")):
+            if isinstance(text := place.get(name), str):
+                place[name] = _ENTRY.sub(_kept, text)
+        rest += [one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ())]
+
+
+def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
     if traceback is None:
         return None
-    rest = without_ours(traceback.tb_next)
+    rest = _without_ours(traceback.tb_next)
     if _is_ours(traceback.tb_frame.f_code.co_filename):
         return rest
     return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+
+
+_ENTRY = re.compile(
+    r"""^(?P<margin>[ |]*)[ ]{2}File[ ]"(?P<file>[^"\n]*)",[ ]line[ ]\d+.*\n  # the margin is that of an exception group
+        (?:(?P=margin)[ ]{4}.*\n)*  # its source lines""",
+    re.MULTILINE | re.VERBOSE,
+)
+"""An entry of a printed traceback."""
+
+
+def _kept(entry: re.Match[str]) -> str:
+    return "" if _is_ours(entry["file"]) else entry[0]
 
 
 def users_call() -> TracebackType:
