@@ -13,13 +13,13 @@ from pathlib import Path
 
 from headway.errors import UsageError
 
-__all__ = ["clean_environment", "commit_info", "git"]
+__all__ = ["commit_info", "git", "without_gits_variables"]
 
 _SETTINGS = {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"}
 """The local variables that contain the user's settings (`git -c`, `safe.directory`); git passes them to submodules, too."""
 
 
-def clean_environment() -> dict[str, str]:
+def without_gits_variables() -> dict[str, str]:
     """Return this process's environment without git's variables that are about one repository."""
     local = _local_variables() if any(name.startswith("GIT_") for name in os.environ) else frozenset()
     return {name: value for name, value in os.environ.items() if name not in local}
@@ -52,7 +52,7 @@ def git(*arguments: str, where: Path, own_group: bool = False) -> str:
     done = subprocess.run(
         [program, *arguments],
         cwd=where,
-        env=clean_environment(),
+        env=without_gits_variables(),
         capture_output=True,
         text=True,
         errors="surrogateescape",  # names of files

@@ -24,7 +24,7 @@ from typing import final
 from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.host.packages import in_packages
-from headway.host.repository import clean_environment, git
+from headway.host.repository import git, without_gits_variables
 from headway.lab import stats
 from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
 from headway.measure.copies import installed, sources
@@ -381,9 +381,9 @@ def measure_against(
     """
     found.update((test, Sides()) for test in tests)
     # Where a hook of git runs this session, its variables name this tree's repository and the index of the commit.
-    usual = {**clean_environment(), SIDE: "0"}
+    usual = {**without_gits_variables(), SIDE: "0"}
     elsewhere = {
-        **clean_environment(),
+        **without_gits_variables(),
         SIDE: "1",
         "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()]),
     }
