@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import uuid
 
 import pytest
 
@@ -22,9 +23,10 @@ def test_value(headway, taken):
     headway(value)
 """
 
-PORT = """
+TAKEN = """
     import socket
-    with socket.create_server(("127.0.0.1", NUMBER)):
+    with socket.socket(socket.AF_UNIX) as own:
+        own.bind(NAME)
         yield
 """
 
@@ -87,9 +89,9 @@ def test_a_hook_of_git_measures_and_the_commit_is_the_users(repository, tmp_path
     assert (tmp_path / "done").read_text().splitlines() == ["0 2 False", "1 0 False", "no 2 True"]
 
 
-def test_a_port_that_both_trees_take_is_told(repository, unused_port):
+def test_an_address_that_both_trees_take_is_told(repository, address):
     """The second process of each pair fails, and the line tells that both live at once, with the variable that helps."""
-    result = repository(PORT.replace("NUMBER", str(unused_port))).runpytest_subprocess(
+    result = repository(TAKEN.replace("NAME", repr(address))).runpytest_subprocess(
         "-q", "--headway-against", "main", "--headway-launches", "2"
     )
 
@@ -100,10 +102,10 @@ def test_a_port_that_both_trees_take_is_told(repository, unused_port):
     assert "`HEADWAY_SIDE`" in told
 
 
-def test_each_tree_may_have_a_port_of_its_own(repository, unused_port):
-    """With a port that depends on the tree, both are measured; the last line tells what the intervals are of."""
-    number = f"{unused_port} + int(os.environ.get('HEADWAY_SIDE', 0))"
-    result = repository(PORT.replace("NUMBER", number)).runpytest_subprocess(
+def test_each_tree_may_have_an_address_of_its_own(repository, address):
+    """With an address that depends on the tree, both are measured; the last line tells what the intervals are of."""
+    name = f"{address!r} + os.environ.get('HEADWAY_SIDE', '')"
+    result = repository(TAKEN.replace("NAME", name)).runpytest_subprocess(
         "-q", "--headway-against", "main", "--headway-launches", "1"
     )
 
@@ -115,15 +117,6 @@ def test_each_tree_may_have_a_port_of_its_own(repository, unused_port):
 
 
 @pytest.fixture
-def unused_port():
-    """Return the first of two numbers of ports that nothing listens at."""
-    import socket
-
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            number = one.getsockname()[1]
-            try:
-                socket.create_server(("127.0.0.1", number + 1)).close()
-            except OSError:
-                continue
-        return number
+def address():
+    """Return an abstract address of a Unix socket, which no other program takes, unlike a port that was unused."""
+    return f"\0headway-{uuid.uuid4().hex}"
