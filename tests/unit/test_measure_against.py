@@ -203,10 +203,29 @@ def test_failures_of_the_second_process_alone_tell_that_both_live_at_once(here, 
 
 
 @pytest.mark.parametrize(
-    ("why", "told"), [("exit code 1: OSError: in use", True), ("exit code 2: ImportError: x", False)]
+    ("why", "told"),
+    [
+        ("OSError: [Errno 98] Address already in use", True),
+        ("OSError: [Errno 98] error while attempting to bind on address ('127.0.0.1', 80)", True),
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", True),
+        ("sqlite3.OperationalError: database is locked", True),
+        ("filelock._error.Timeout: The file lock 'x' could not be acquired.", True),
+        ("portalocker.exceptions.LockException: [Errno 11] Resource temporarily unavailable", True),
+        ("TimeoutError", True),
+        ('psycopg.errors.DuplicateDatabase: database "x" already exists', True),
+        ("ImportError: x", False),
+        ("AttributeError: module 'product' has no attribute 'new'", False),
+        ("AttributeError: module 'product' has no attribute 'Lock'", False),
+        ("AttributeError: module 'product' has no attribute 'exists'", False),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'lock'", False),
+        ("fixture 'in_use' not found", False),
+        ("TypeError: Lock() takes no arguments", False),
+        ("", False),
+    ],
 )
-def test_a_single_pair_tells_as_much_unless_a_module_is_lacking(why, told):
-    """One pair does not show whether the failure depends on the order; a module that is not there does not."""
+def test_a_single_pair_tells_as_much_if_the_reason_is_a_thing_that_was_taken(why, told):
+    """One pair does not show whether the failure depends on the order, so its reason must look like it."""
+    why = f"exit code 1: {why}" if why else "exit code 3"
     sides = Sides(Launched(ends=[End(frozenset("a"), "")]), Launched.failed(why), [True])
     sides.tell_of_both()
 

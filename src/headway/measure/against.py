@@ -9,6 +9,7 @@ first round on, the processes have one round each, in alternating order.
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -311,15 +312,23 @@ class Sides:
         """Add to the reasons of failures that two processes live at once, if that is what the failures look like.
 
         A port or a file can be taken once only: the process that started second fails, in whichever tree it is. An
-        error of one tree's code fails in the process that started first as well.
+        error of one tree's code fails in the process that started first as well. In a single pair, the process that
+        started second is the other tree's, so its code may be the cause; the reason must tell that a thing was taken.
         """
         both_fail = self.here.failures and self.there.failures
-        once = len(self.here.ends) == 1 and not _cannot_import(self.there)
+        once = len(self.here.ends) == 1 and all(map(_TAKEN.search, self.there.failures))
         if self.only_second and all(self.only_second) and (both_fail or once):
             for one in (self.here, self.there):
                 one.failures = [f"{why} ({_AT_ONCE})" for why in one.failures]
                 one.ends = [replace(end, why=end.why and f"{end.why} ({_AT_ONCE})") for end in one.ends]
 
+
+_TAKEN = re.compile(
+    r"""(?:^|:[ ])(?:[\w.]+\.)?(?:OSError|BlockingIOError|FileExistsError|TimeoutError|Timeout|\w*Lock\w*)(?::|$)
+        |(?<!')\b(?:in[ ]use|already|(?:is|are|was|been)[ ]locked|exists|timed[ ]out)\b""",
+    re.VERBOSE,
+)
+"""The reason of a failure is an error of things that are taken, by its type (at the reason's begin), or by its words."""
 
 _AT_ONCE = (
     "both trees' processes live at the same time: what a test takes for itself, such as a port, must depend on "
