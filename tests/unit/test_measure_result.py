@@ -103,6 +103,9 @@ def test_what_was_not_measured_has_no_plain_number():
         int(one.throughput_per_s)
     assert "`round(figure) < 10`" in error.value.hint
     with pytest.raises(UsageError, match="no plain number") as error:
+        float(one.per_call_s)
+    assert "`figure < 0.05`" in error.value.hint
+    with pytest.raises(UsageError, match="no plain number") as error:
         float(one.gil_wait_share)
     assert "`share < 0.05`" in error.value.hint
 

@@ -63,6 +63,12 @@ class Figure(float):
             hint="compare the figure itself, or its `round`, which passes here: `round(figure) < 10`",
         )
 
+    def __float__(self) -> NoReturn:
+        raise UsageError(
+            "the figure was not to be measured in this session, so there is no plain number of it",
+            hint="compare the figure itself, which passes here: `figure < 0.05`",
+        )
+
     def __round__(self, digits: object = None) -> "Figure":  # type: ignore[override]
         return self
 
