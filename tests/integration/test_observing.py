@@ -2,10 +2,12 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,12 +56,16 @@ def app(tmp_path, monkeypatch):
 
 def taken(name: str, command: str, python: str = "", *, module: str = "app") -> list[tuple]:
     """Return the positional arguments of the calls that are taken from a command."""
-    calls = []
     target = parse_target(f"{module}:{name}")
-    with observed(target, command, python, print) as given, open(given.inputs["path"], "rb") as file:
+    with observed(target, command, python, print) as given:
+        return [pickle.loads(one)[0] for one in pickles(given.inputs["path"])]
+
+
+def pickles(path: str) -> Iterator[bytes]:
+    """Yield the pickles of the calls in a file."""
+    with open(path, "rb") as file:
         while file.peek(1):
-            calls.append(pickle.loads(pickle.load(file))[0])
-    return calls
+            yield pickle.load(file)
 
 
 def test_a_command_of_the_current_folder_does_not_hide_the_real_one(app, monkeypatch):
@@ -213,6 +219,43 @@ def test_calls_that_raise_are_left_out_and_counted(app, name):
     assert seen.function.inputs == 2
     assert seen.function.changes_arguments
     assert said[1:] == ["2 calls that raised are left out"]
+
+
+ENDS = {
+    "sys.exit(3)": "1 call that raised is left out",
+    "raise KeyboardInterrupt": "1 call that raised is left out",
+    "os._exit(4)": "the command ended before a call of main of ends returned (exit code 4)",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_call_that_ends_the_program_is_told(app, end):
+    """The command does call the function, though no call of it returns."""
+    (app / "ends.py").write_text(f"import os, sys\ndef main(): {end}\n")
+    (app / "run.py").write_text("import ends\nends.main()\n")
+    with pytest.raises(UsageError, match=re.escape(ENDS[end])) as told:
+        taken("main", f"{sys.executable} run.py", module="ends")
+    assert "returns a result" in told.value.hint
+
+
+def test_calls_that_have_not_returned_are_bounded_and_cancelled_ones_counted(app):
+    """A thousand coroutines begin before one ends; each has arguments of 1 MB, and one is cancelled."""
+    (app / "later.py").write_text(
+        "import asyncio\nasync def work(data, number):\n    await asyncio.sleep(0.2 if number else 60)\n"
+    )
+    (app / "run.py").write_text(
+        "import asyncio, later, resource\nasync def all():\n"
+        "    one = asyncio.ensure_future(later.work(DATA, 0))\n"
+        "    await asyncio.gather(*(later.work(DATA, number) for number in range(1, 1000)))\n"
+        "    one.cancel()\n    await asyncio.gather(one, return_exceptions=True)\nDATA = bytes(1 << 20)\nasyncio.run(all())\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=open('mib', 'w'))\n"
+    )
+    said = []
+    with observed(parse_target("later:work"), f"{sys.executable} run.py", "", said.append) as target:
+        count = sum(1 for _ in pickles(target.inputs["path"]))
+    assert count == 63
+    assert said[1:] == ["1 call that raised is left out"]
+    assert int((app / "mib").read_text()) < 400
 
 
 def test_a_command_whose_calls_all_raise_gives_no_inputs(app):

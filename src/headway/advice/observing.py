@@ -64,9 +64,13 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
         if raised:
             problems.append(f"{raised} call{'s' * (raised != 1)} that raised {'is' if raised == 1 else 'are'} left out")
         if not calls.stat().st_size:
-            why = "; ".join(problems) or f"the command never calls {target.name} of {target.module} (exit code {code})"
+            called = f"{target.name} of {target.module}"
+            never = f"the command never calls {called} (exit code {code})"
+            if any(Path(folder).glob("*.begun")):
+                never = f"the command ended before a call of {called} returned (exit code {code})"
+            why = "; ".join(problems) or never
             hint = f"choose a command that imports {target.module} and calls {target.name} with arguments that can be pickled"
-            if raised:
+            if any(Path(folder).glob("*.begun")):
                 hint += ", and returns a result"
             if _NOT_OBSERVED in why:
                 hint = "only calls of a function of Python's are observed: give inputs with --inputs or --args"

@@ -3,11 +3,13 @@
 `headway advise --observe` uses it. After the import of the module HEADWAY_OBSERVE_MODULE, its function
 HEADWAY_OBSERVE_NAME is wrapped. The wrapper pickles (args, kwargs), calls the function, and once it has returned appends
 a pickle of that pickle to HEADWAY_OBSERVE_FOLDER/PID.taken. PID.path has the folders of the import path, one a line, from
-which the arguments can be loaded. PID.raised has a byte for each call that raised, which is left out: a measured call must
-return. Calls that the function makes of itself are not taken: its own call has their work.
+which the arguments can be loaded. PID.raised has a byte for each call that raised (SystemExit and cancellation count, too),
+which is left out: a measured call must return. PID.begun is there if a call was begun. Calls that the function makes of
+itself are not taken: its own call has their work.
 Another sitecustomize, which this one hides, is run, too. CPython 3.8 to 3.15, standard library only.
 """
 
+import itertools
 import os
 import sys
 
@@ -43,7 +45,10 @@ def _own_path():
 
 
 class _Taker:
-    """Takes the first `most` calls, up to MOST_BYTES; reports a call that cannot be pickled, and calls that raise."""
+    """Takes the first `most` calls, up to MOST_BYTES; reports a call that cannot be pickled, and calls that raise.
+
+    The pickles of calls that have not returned yet count: a program may begin any number of coroutines before one ends.
+    """
 
     MOST_BYTES = 64 << 20
     MOST_RAISED = 1000
@@ -52,22 +57,39 @@ class _Taker:
     def __init__(self, function, folder, most):
         self._function, self._folder, self._most = function, folder, most
         self._taken, self._lost, self._raised, self._bytes = 0, 0, 0, 0
+        # The pickles of calls that have not returned, by the calls' numbers. Threads share it: each use is one operation of
+        # the dictionary, so it needs no lock, which a fork could leave held.
+        self._pending, self._numbers = {}, itertools.count()
+
+    def _is_full(self):
+        pending = list(self._pending.values())
+        return (
+            self._taken + len(pending) + self._lost >= self._most
+            or self._bytes + sum(map(len, pending)) >= self.MOST_BYTES
+            or self._raised >= self.MOST_RAISED
+        )
 
     def take(self, args, kwargs):
-        """Return the pickle of a call's arguments, which the call may change; None if the call is not taken."""
-        if self._taken + self._lost >= self._most or self._bytes >= self.MOST_BYTES or self._raised >= self.MOST_RAISED:
+        """Pickle a call's arguments, which the call may change; return the call's number, or None if it is not taken."""
+        if self._taken + self._lost >= self._most or self._is_full():
             return None
         import pickle
 
         try:
-            return pickle.dumps((args, kwargs))
+            data = pickle.dumps((args, kwargs))
         except Exception as error:
             self._lost += 1
             self._write("said", "wb", ("a call could not be taken: %s: %s\n" % (type(error).__name__, error)).encode())
             return None
+        number = next(self._numbers)
+        if number == 0:
+            self._write("begun", "wb", b"")
+        self._pending[number] = data
+        return number
 
-    def keep(self, data):
-        """Keep what `take` has returned for a call that has returned."""
+    def keep(self, number):
+        """Keep the arguments of a call that has returned, by the number that `take` has returned."""
+        data = self._pending.pop(number, None)
         if data is None or self._taken >= self._most:
             return
         import pickle
@@ -79,9 +101,9 @@ class _Taker:
         # One that cannot be loaded does not hide the next.
         self._write("taken", "ab", pickle.dumps(data))
 
-    def leave_out(self, data):
-        """Count a call that has raised."""
-        if data is not None:
+    def leave_out(self, number):
+        """Count a call that has raised, by the number that `take` has returned."""
+        if self._pending.pop(number, None) is not None:
             self._raised += 1
             self._write("raised", "ab", b".")
 
@@ -118,16 +140,16 @@ def _around(function, taker):
         async def taken(*args, **kwargs):
             if inside.get():
                 return await function(*args, **kwargs)
-            data = taker.take(args, kwargs)
+            number = taker.take(args, kwargs)
             inside.set(True)
             try:
                 result = await function(*args, **kwargs)
-            except Exception:
-                taker.leave_out(data)
+            except BaseException:  # a task that is cancelled, too
+                taker.leave_out(number)
                 raise
             finally:
                 inside.set(False)
-            taker.keep(data)
+            taker.keep(number)
             return result
 
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -146,16 +168,16 @@ def _around(function, taker):
         def taken(*args, **kwargs):
             if inside.get():
                 return function(*args, **kwargs)
-            data = taker.take(args, kwargs)
+            number = taker.take(args, kwargs)
             inside.set(True)
             try:
                 result = function(*args, **kwargs)
-            except Exception:
-                taker.leave_out(data)
+            except BaseException:  # sys.exit and Ctrl-C, too
+                taker.leave_out(number)
                 raise
             finally:
                 inside.set(False)
-            taker.keep(data)
+            taker.keep(number)
             return result
 
     return taken
