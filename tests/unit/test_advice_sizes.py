@@ -49,6 +49,10 @@ def test_memory_bounds_the_calls_at_a_time():
     assert sizes_of(replace(waits, peak_bytes=1 << 20), 2, None, available_bytes=8 << 20).workers["threads"] == 32
     (said,) = course._of_memory(waits, 2, None, 8 << 30)
     assert "no more than 4 calls ran at a time" in said
+    # An event loop has more calls at a time than threads.
+    assert course._of_memory(waits, 2, None, 64 << 30) == []
+    (said,) = course._of_memory(replace(waits, kind="async"), 2, None, 64 << 30)
+    assert "no more than 32 calls ran at a time" in said
     assert course._of_memory(waits, 2, 16, 8 << 30) == course._of_memory(waits, 2, None, 64 << 30) == []
 
 

@@ -275,9 +275,10 @@ def _of_the_quota(cores_here: int, quota: float) -> list[str]:
 
 
 def _of_memory(function: Function, cores: int, workers: int | None, available_bytes: int) -> list[str]:
-    """Return a note if the memory bounds the number of workers."""
-    most = most_at_a_time(function, available_bytes)
-    if workers or sizes_of(function, cores, None).workers["threads"] <= most:
+    """Return a note if the memory bounds the number of workers, or of the coroutines of an event loop."""
+    most, unbound = most_at_a_time(function, available_bytes), sizes_of(function, cores, None)
+    at_once = unbound.calls["asyncio"] if function.kind.startswith("async") else unbound.workers["threads"]
+    if workers or at_once <= most:
         return []
     needs, here = amount(function.peak_bytes, "bytes"), amount(available_bytes, "bytes")
     said = f"a call needs {needs} of memory, and {here} are available here"

@@ -24,6 +24,7 @@ __all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes
 NAMES = ("disk", "tmpfs", "second")
 
 _MOUNTS = "/proc/self/mountinfo"
+_GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 _OWN = re.compile(r"headway-lab-(\d+)-(\d+)-(\d+)-")
 _MARGIN = 1.2
@@ -62,24 +63,36 @@ def available_memory_bytes() -> int:
 
 
 def _left_by_groups() -> Iterator[int]:
-    """Yield limit minus usage of each control group that this process is in: cgroups(7), version 2, then 1."""
-    groups = Path("/sys/fs/cgroup")
+    """Yield limit minus usage of each control group that this process is in: cgroups(7), version 2, then 1.
+
+    The usage includes file pages that nobody has used for a while, which the kernel gives up before it swaps.
+    """
     with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+        for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
             if number == "0":
-                root, limit, used = groups, "memory.max", "memory.current"
+                root, limit, used, cache = _GROUPS, "memory.max", "memory.current", "inactive_file"
             elif "memory" in controllers.split(","):
-                root, limit, used = groups / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+                root, cache = _GROUPS / "memory", "total_inactive_file"
+                limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
             else:
                 continue
             here = root / path.lstrip("/")
             for folder in (here, *here.parents):
                 # In a container the path may be the host's, and "max" means no limit.
                 with contextlib.suppress(OSError, ValueError):
-                    yield int((folder / limit).read_text()) - int((folder / used).read_text())
+                    left = int((folder / limit).read_text()) - int((folder / used).read_text())
+                    yield max(0, left + _cached_bytes(folder, cache))
                 if folder == root:
                     break
+
+
+def _cached_bytes(folder: Path, name: str) -> int:
+    """Return a figure of a control group's memory.stat, in bytes; 0 if it is not there."""
+    with contextlib.suppress(OSError, ValueError):
+        fields = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines())
+        return int(fields.get(name, 0))
+    return 0
 
 
 def _type(folder: Path) -> str:
