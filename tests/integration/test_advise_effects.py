@@ -102,6 +102,9 @@ run = Job().run
 @functools.lru_cache(None)
 def looked_up(n): return n
 def cached(): return looked_up(1)
+@functools.lru_cache(None)
+def the_model(): return object()
+def one_model(): return the_model()
 
 def own():
     OWN.value = 1
@@ -155,7 +158,7 @@ STAYS = {
     "silences": ["settings", "warnings.filters"],
     "level": ["settings", "the root logger"],
     "collector": ["settings", "the garbage collector"],
-    "cached": ["cache", "results of kept.looked_up are kept (functools.lru_cache)"],
+    "cached": ["helper's cache", "results of kept.looked_up are kept (functools.lru_cache)"],
 }
 BACK = {
     "global_back": ["globals", "kept.CURRENT is bound within a call (kept.py:{})", "CURRENT = 1"],
@@ -196,9 +199,9 @@ def seen(tmp_path):
 @pytest.mark.matrix("name")
 def test_all_state_of_a_process_that_calls_change_is_a_side_effect(seen, name):
     """Containers of every kind, generators of numbers, defaults, files, and settings; a function has only its own."""
-    found = seen(interpreter(name).executable, [*STAYS, "own"])
+    found = seen(interpreter(name).executable, [*STAYS, "own", "one_model"])
 
-    assert found == {**{one: [words] for one, words in STAYS.items()}, "own": []}
+    assert found == {**{one: [words] for one, words in STAYS.items()}, "own": [], "one_model": []}
 
 
 @pytest.mark.parametrize("name", [one.name for one in select(FOUND)])
@@ -229,15 +232,24 @@ def test_arrays_and_generators_of_numpy_are_state_too(seen, tmp_path):
     }
 
 
+def test_the_state_of_a_module_that_the_first_call_imports_is_none_of_its_effects(seen, tmp_path):
+    """Objects of its classes are looked into from the first call on, with the attributes that they have after it."""
+    (tmp_path / "lazy.py").write_text("class Job:\n    def __init__(self): self.rows = []\nJOB = Job()\n")
+    (tmp_path / "kept.py").write_text("def imports():\n    import lazy\n    return lazy.JOB.rows\n" + KEPT)
+
+    assert seen(sys.executable, ["imports"]) == {"imports": []}
+
+
 def test_the_cache_of_a_helper_is_told_from_the_second_call(tmp_path, monkeypatch):
-    """The mean of all calls has the first ones with the other inputs, which are as long as the first of all."""
+    """First calls with the other inputs are as long as the first of all, and fill the time for all calls."""
     made(tmp_path, monkeypatch)
     Path("helped.py").write_text(
-        "import functools, time\n@functools.lru_cache(None)\ndef kept(n):\n    time.sleep(0.05)\n    return n\n"
+        "import functools, time\n@functools.lru_cache(None)\ndef kept(n):\n    time.sleep(0.2)\n    return n\n"
         "def looks_up(n): return kept(n)\nnumbers = list(range(8))\n"
     )
     target = parse_target("helped:looks_up")
     function = examine(with_inputs(target, "helped:numbers"), interpreter("3.13"), CORES, limit_s=LIMIT_S).function
 
-    assert [kind for kind, _ in function.effects] == ["cache"]
+    assert [kind for kind, _ in function.effects] == ["helper's cache"]
+    assert function.own_s > 0.05
     assert function.first_s > 100 * function.later_s

@@ -106,10 +106,13 @@ def test_arguments_that_serve_many_calls_stay_the_same(used, name, inputs):
 def test_the_memory_of_the_calls_counts(used, tmp_path):
     """The memory that a call needs is known after it, and that of a launch is its peak with all calls at a time."""
     (tmp_path / "pages.py").write_text(
-        "import time\ndef page():\n    data = bytearray(b'x') * 40_000_000\n    time.sleep(0.1)\n    return len(data)\n"
+        "import time\ndef page():\n    data = bytearray(b'x') * 40_000_000\n    time.sleep(1)\n    return len(data)\n"
+        # The comparison of this list with the one before needs 40 MB.
+        "ROWS = [None] * 5_000_000\ndef small(): return len(ROWS)\n"
     )
     target, own = parse_target("pages:page"), interpreter()
     assert 35e6 < examined(target).function.peak_bytes < 60e6
+    assert examined(parse_target("pages:small")).function.peak_bytes < 10e6
     for model in ("threads", "processes-forkserver"):
         params = {"target": target.job(), "kind": "plain", "workers": 3, "tasks": 3}
         variant = Variant(series=model, workload=CALLS, model=model, params=params, paths=target.paths)

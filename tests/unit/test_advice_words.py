@@ -102,6 +102,10 @@ def test_a_figure_below_1_is_not_called_faster(spread: Contender) -> None:
     ("effect", "words"),
     [
         (("cache", "results are kept"), ", where a cache answers: the first call took 400,000 times as long"),
+        (
+            ("helper's cache", "results of app.kept are kept"),
+            ", where a cache answers: the first call took 400,000 times as long",
+        ),
         (("globals", "app.KEPT changes"), ""),
     ],
 )
@@ -111,6 +115,7 @@ def test_calls_that_a_cache_answers_are_told_with_the_verdict(effect: tuple[str,
     found = verdict(contender("serial", 1), contender("threads", 0.5), function=kept, holds=None)
     assert found.sentence == f"serial calls: no model is faster here{words}"
     assert "hits of" in found.lines[0]
+    assert ("(`__wrapped__`)" in found.lines[0]) == (effect[0] == "cache")
     slow = replace(kept, call_s=0.005)
     assert "hits of" not in " ".join(verdict(contender("serial", 1), function=slow, holds=None).lines)
 

@@ -41,7 +41,7 @@ def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.Mon
     talk: Any = SimpleNamespace(begin=lambda _stage: None, give=lambda stage, **values: given.update({stage: values}))
     _, first = examine._timed_call(machine.call, (), talk)
     assert (first.wall_s, first.own_s) == pytest.approx((0.464, 0.08))
-    effects = SimpleNamespace(end=list, left_processes=False)
+    effects = SimpleNamespace(end=list, left_processes=False, unseen=lambda make: make())
     watch = SimpleNamespace(watched=[], over=lambda _wall_ns: [])
     supply = SimpleNamespace(
         next=lambda _place: (), used_up=str, may_have_been=bool, changes=False, count=1, anew_s=0.0

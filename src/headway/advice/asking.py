@@ -33,11 +33,13 @@ class Answer:
         stages: The result of each stage.
         ended: How the process ended if not in order: "hung ...", "was killed by SIGSEGV ..."; otherwise "".
         stderr: The end of the process's output to stderr.
+        hung: The process was killed because it did not end in time; its output has the stacks of its threads then.
     """
 
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     ended: str = ""
     stderr: str = ""
+    hung: bool = False
 
     def __getitem__(self, stage: str) -> dict[str, Any]:
         return self.stages.get(stage, {})
@@ -124,7 +126,7 @@ def ask(
     elif not any("error" in one for one in stages.values()) and _LAST.get(what, what) not in stages:
         # A process that runs on has no way left to answer: the function closed it.
         ended = f"ended with {ended_by(code)} {doing}" if code is not None else f"{_CLOSES} {doing}"
-    return Answer(stages, ended, said)
+    return Answer(stages, ended, said, not in_time)
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:

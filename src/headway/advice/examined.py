@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -179,6 +179,7 @@ class Examined:
         missing: The module that is not there; "" if none is missing.
         about: What was named or given wrongly, a key of `_HINTS`; "" if it is none of these.
         lost: An error for each input that was left out, since it could not be loaded there.
+        hung: The process did not end in time, so its output has the stacks of its threads.
     """
 
     place: Place
@@ -188,6 +189,7 @@ class Examined:
     missing: str = ""
     about: str = ""
     lost: tuple[str, ...] = ()
+    hung: bool = False
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
@@ -253,7 +255,8 @@ def examine(
     if problem:
         words = _told(stage, problem, answer)
         missing = str(imported.get("missing") or "") if "ModuleNotFound" in problem else ""
-        return Examined(place, None, words, answer.stderr, missing, str(answer[stage].get("about") or ""))
+        about = str(answer[stage].get("about") or "")
+        return Examined(place, None, words, answer.stderr, missing, about, hung=answer.hung)
     refusals = _refusals(target, place, answer, cores, limit_s=limit_s, keeper=keeper)
     lost = tuple(answer["inputs"]["lost"])
     return Examined(replace(place, refusals=tuple(refusals)), _function(answer), lost=lost)
@@ -374,8 +377,8 @@ def missing_module(
     return Examined(place, None, f"{words}: ModuleNotFoundError: No module named '{missing}'", "", missing)
 
 
-_IN_A_LOOP = ("running event loop", "event loop is already running", "another loop is running")
-"""Words of asyncio's errors about a loop that is begun in a coroutine."""
+_IN_A_LOOP = ("from a running event loop", "event loop is already running", "while another loop is running")
+"""Words of asyncio's errors about a loop that is begun in a coroutine; "no running event loop" is the opposite."""
 
 _HINTS = {
     "loop": "await the coroutine in place of running an event loop for it: a thread runs one loop at a time",
@@ -403,9 +406,23 @@ _NOT_THE_USERS = ("headway_agent", "/importlib/", '"<frozen ', '"<string>"')
 _LINES = 12
 
 
-def _end_of(output: str) -> str:
-    """Return the end of a process's output; of stacks, those of the main thread, the innermost first, without our frames."""
+def _without_stacks(lines: Sequence[str]) -> Iterator[str]:
+    in_stacks = False
+    for line in lines:
+        in_stacks = line.startswith(_STACKS) or (in_stacks and (not line or line.startswith(_OF_STACKS)))
+        if not in_stacks:
+            yield line
+
+
+def _end_of(output: str, *, hung: bool) -> str:
+    """Return the end of a process's output.
+
+    If the process hung, these are the stacks of its main thread, the innermost first, without our frames. A process that
+    took long and went on may have written stacks, too, which tell nothing of its end and are left out.
+    """
     said = output.strip().splitlines()
+    if not hung:
+        said = list(_without_stacks(said))
     begun = next((place for place in range(len(said) - 1, -1, -1) if said[place].startswith(_STACKS)), None)
     if begun is None:
         return "\n".join(said[-_LINES:])
@@ -422,7 +439,7 @@ def _end_of(output: str) -> str:
 
 def refuse(examined: Examined, target: Target) -> HeadwayError:
     """Return the error with the reason why there is no advice about this function."""
-    tail = _end_of(examined.detail)
+    tail = _end_of(examined.detail, hung=examined.hung)
     hint = "make the function run by itself first" + (f"; the end of its output:\n{tail}" if tail else "")
     if examined.missing:
         hint = (

@@ -32,6 +32,10 @@ _HIT = 20
 
 _HITS = {
     "cache": "the measured calls are hits of a cache: for the cost of a miss, ask about the function without it (`__wrapped__`)",
+    "helper's cache": (
+        "the measured calls are hits of the cache of a function that they call: give inputs that differ as much as those of "
+        "the program"
+    ),
     "globals": "if the function keeps results in globals, the measured calls are hits of that cache: ask about it without one",
 }
 """The lines about calls whose results earlier ones have kept, by the kind of the effect that tells it."""
@@ -201,7 +205,7 @@ def _without_gain(
         sentence = f"{_doubt(doubtful[0], doubtful[0].speed_up)}; {_MORE} would decide"
         return _Conclusion("unsure", best, doubtful[0], sentence)
     outcome, sentence = _no_gain(home, [one for one in home if one.call_s is None])
-    if _keeps_results(function, "cache"):
+    if any(_keeps_results(function, kind) for kind in ("cache", "helper's cache")):
         times = function.first_s / function.later_s
         sentence += f", where a cache answers: the first call took {times:,.0f} times as long"
     return _Conclusion(outcome, best, None, sentence)

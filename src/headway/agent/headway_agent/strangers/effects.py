@@ -6,6 +6,7 @@ comparison with earlier values reveals changes to names and containers.
 """
 
 import functools
+import inspect
 import os
 import random
 import signal
@@ -110,6 +111,14 @@ class Effects:
         self.left_processes = False
 
     def begin(self):
+        self._note_state()
+        self._hits, self._answers = self._cached(), self._kept()
+        if not Effects._hooked and hasattr(sys, "addaudithook"):
+            sys.addaudithook(_audit)
+            Effects._hooked = True
+        Effects._now = self
+
+    def _note_state(self):
         self._modules = set(own_modules(self._folder))
         self._names = self._own_values()
         self._environment, self._cwd, self._signals = dict(os.environ), _cwd(), _handlers()
@@ -117,11 +126,22 @@ class Effects:
         self._threads = set(threading.enumerate())
         self._settings, self._all = settings(), set(sys.modules)
         self.called_once()
-        self._hits, self._answers = self._cached(), self._kept()
-        if not Effects._hooked and hasattr(sys, "addaudithook"):
-            sys.addaudithook(_audit)
-            Effects._hooked = True
-        Effects._now = self
+
+    def apart(self, make):
+        """Return what `make` returns between two calls; what it changes is no effect of theirs."""
+        self._compare()
+        try:
+            return self.unseen(make)
+        finally:
+            self._note_state()
+
+    def unseen(self, make):
+        """Return what `make` returns, whose audit events are none of the function's."""
+        Effects._now = None
+        try:
+            return make()
+        finally:
+            Effects._now = self
 
     def called_once(self):
         """Take as given what the first call has made once for the process.
@@ -132,8 +152,9 @@ class Effects:
         """
         self._children = set(proc.children(os.getpid()))
         imported = set(own_modules(self._folder)) - self._modules
-        self._names.update(self._values(imported))
+        # Objects are looked into if their class is of one of these modules.
         self._modules |= imported
+        self._names.update(self._values(imported))
         now = settings()
         if self._all != set(sys.modules):
             self._settings.update((name, now[name]) for name in BY_IMPORTS)
@@ -144,6 +165,24 @@ class Effects:
     def end(self):
         """Return the first _MOST observations, a list of [kind, words]."""
         Effects._now = None
+        self._compare()
+        if self._cached() != self._hits:
+            self._note(
+                "cache", "results are kept (functools.lru_cache): a call with the same arguments costs nothing later"
+            )
+        for place, (hits, misses) in self._kept().items():
+            before = self._answers.get(place, (0, 0))
+            if hits > before[0] and misses > before[1]:
+                self._note("helper's cache", "results of %s are kept (functools.lru_cache)" % place)
+        self.left_processes = any(map(_lives, set(proc.children(os.getpid())) - self._children))
+        for (kind, name), words in written(self._function, own_modules(self._folder)).items():
+            # The comparison tells of what stays.
+            if not any(kind == one and (told + " ").startswith(name + " ") for one, told in self._seen):
+                self._note(kind, words)
+        return [[kind, words] for (kind, words) in self._seen]
+
+    def _compare(self):
+        """Note the state that differs from that of before."""
         for place, (value, contents) in self._own_values().items():
             before = self._names.get(place)
             if before is None or before[0] is not value:
@@ -173,22 +212,8 @@ class Effects:
             self._note("random", "random's global state")
         if self._numpy is not None and repr(self._numpy_state()) != repr(self._numpy):
             self._note("random", "numpy.random's global state")
-        if self._cached() != self._hits:
-            self._note(
-                "cache", "results are kept (functools.lru_cache): a call with the same arguments costs nothing later"
-            )
-        for place, (hits, misses) in self._kept().items():
-            before = self._answers.get(place, (0, 0))
-            if hits > before[0] and misses > before[1]:
-                self._note("cache", "results of %s are kept (functools.lru_cache)" % place)
         for thread in set(threading.enumerate()) - self._threads:
             self._note("threads", "leaves the thread %s" % thread.name)
-        self.left_processes = any(map(_lives, set(proc.children(os.getpid())) - self._children))
-        for (kind, name), words in written(self._function, own_modules(self._folder)).items():
-            # The comparison tells of what stays.
-            if not any(kind == one and (told + " ").startswith(name + " ") for one, told in self._seen):
-                self._note(kind, words)
-        return [[kind, words] for (kind, words) in self._seen]
 
     def _note(self, kind, words):
         if len(self._seen) < _MOST:
@@ -234,14 +259,26 @@ class Effects:
         return info() if info is not None else None
 
     def _kept(self):
-        """Return {name: (hits, misses)} of the caches that functions of the user's modules have, besides the function's."""
+        """Return {name: (hits, misses)} of the caches that functions of the user's modules have, besides the function's.
+
+        A function without arguments keeps one value for all calls, as a connection or a model that is loaded once.
+        """
         found = {}
         for name, module in own_modules(self._folder).items():
             for key, value in list(vars(module).items()):
-                if type(value) is _CACHE and value is not self._function and value.__module__ == name:
+                is_cache = type(value) is _CACHE and value is not self._function and value.__module__ == name
+                if is_cache and _takes_arguments(value):
                     info = value.cache_info()
                     found["%s.%s" % (name, key)] = (info.hits, info.misses)
         return found
+
+
+def _takes_arguments(function):
+    code = getattr(getattr(function, "__wrapped__", None), "__code__", None)
+    if code is None:
+        return True  # a function in C
+    takes_any = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return bool(code.co_argcount or code.co_kwonlyargcount or takes_any)
 
 
 def _cwd():

@@ -22,6 +22,7 @@ import traceback
 
 from .. import proc
 from .supply import Supply, dumped
+from .talk import Talk
 from .timed import Clock, computing
 
 __all__ = ["main"]
@@ -31,33 +32,11 @@ _MOST_CALLS = 20
 _LOCKS_S, _LONG_S = 0.1, 2.0
 """The time for calls with watched locks, and the mean time from which on no further call is made for them."""
 _MOST_PICKLES = 32
-_CLOSED = 86
-"""Exit code: the function has closed our answer's descriptor; `headway.advice.asking` has the same value."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 class _FailedError(Exception):
     """A failure of the user's code in a stage."""
-
-
-class _Talk:
-    def __init__(self, fd):
-        self._fd = fd
-
-    def begin(self, stage, which=0):
-        """Tell that a stage begins, or its calls with an input, whose number is `which`, from 1."""
-        self._put({"begun": stage, "which": which} if which else {"begun": stage})
-
-    def give(self, stage, **values):
-        self._put(dict(values, stage=stage))
-
-    def _put(self, values):
-        data = json.dumps(values, default=str).encode() + b"\n"
-        try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-        except OSError:
-            os._exit(_CLOSED)
 
 
 def _where(error):
@@ -263,7 +242,7 @@ def _function(job, talk):
     )
     talk.give("call", first_s=first.own_s, result=type(result).__name__)
     effects.called_once()
-    supply.called_once(task, arguments, first)
+    supply.called_once(task, arguments, first, effects.apart)
     _again(talk, effects, task, supply, result, lambda: Locks(function, own))
 
 
@@ -293,12 +272,13 @@ def _again(talk, effects, task, supply, first_result, watch):
     size, pickle_s, pickle_error = _pickle_of(first_result)
     first_dumped = dumped(first_result)
     _check(supply.used_up(), talk)
-    args = supply.next(0)
-    proc.forget_peak()
+    args = _next(supply, 0, talk)
+    effects.unseen(proc.forget_peak)  # it writes to a file
     before_bytes = proc.resident("self")[0]
     result, second = _timed_call(task, args, talk)
-    seen = effects.end()
+    # The comparisons of `effects` need memory of their own.
     peak_bytes = max(0, proc.max_rss_bytes() - before_bytes)
+    seen = effects.end()
     if effects.left_processes:
         talk.give("again", error="it leaves a process behind with each call", about="leaves")
         raise _FailedError
@@ -317,7 +297,7 @@ def _again(talk, effects, task, supply, first_result, watch):
     times = [second]
     until_s = time.monotonic() + _CALLS_S
     while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
-        args = supply.next(len(times))
+        args = _next(supply, len(times), talk)
         which = len(times) % supply.count + 1 if supply.count > 1 else 0
         if which and len(times) <= supply.count:
             talk.begin("again", which)
@@ -341,6 +321,15 @@ def _again(talk, effects, task, supply, first_result, watch):
         anew_s=supply.anew_s,
         locks=_taken(task, supply.next, watch) if mean_s < _LONG_S else [],
     )
+
+
+def _next(supply, place, talk):
+    """Return the arguments of a call by its place in a row of calls."""
+    try:
+        return supply.next(place)
+    except (Exception, SystemExit) as error:  # of the user's function of inputs
+        talk.give("again", error="its arguments cannot be made anew: %s" % _said(error), about="used up")
+        raise _FailedError from error
 
 
 def _check(used_up, talk):
@@ -452,14 +441,10 @@ _WHAT = {"function": _function, "module": _module, "subinterpreter": _subinterpr
 
 def main():
     """Run the process: exit code 0 if all questions were answered, 1 if the user's code failed a stage."""
-    talk = _Talk(int(sys.argv[1]))
     code = 1
     try:
         job = json.load(sys.stdin)
-        if job.get("stacks_after_s"):
-            import faulthandler
-
-            faulthandler.dump_traceback_later(job["stacks_after_s"])
+        talk = Talk(int(sys.argv[1]), job.get("stacks_after_s", 0))
         what = job["what"]
         if what == "holds":
             from .holds import look

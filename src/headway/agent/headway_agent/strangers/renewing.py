@@ -16,7 +16,7 @@ _INPUT_BYTES = 1 << 20
 
 
 class Anew:
-    """New inputs from the user's function of inputs, which gives as many each time."""
+    """New inputs from the user's function of inputs."""
 
     most_bytes = _INPUT_BYTES
 
@@ -26,11 +26,19 @@ class Anew:
         self._unused = dict(enumerate(make()))
         self.count = len(self._unused)
 
+    @property
+    def first(self):
+        """The first input, which the first call will get."""
+        return self._unused[0]
+
     def given(self, place):
         """Return (args, kwargs) that no call has had yet, by the place of the call in a row of calls."""
         place %= self.count
         if place not in self._unused:
             self._unused = dict(enumerate(self._make()))
+            if not self._unused:
+                raise ValueError("the function of the inputs gives none if it is called again")
+            place %= len(self._unused)  # it may give fewer than before
         return self._unused.pop(place)
 
     def arguments(self, task, function, place):
@@ -40,9 +48,11 @@ class Anew:
 
 
 def anew(make, given):
-    """Return the source of new inputs; None if it gives the same objects again."""
+    """Return the source of new inputs; None if it gives the same objects again, or none."""
     made = Anew(make)
-    before, after = ([one for one in values(each) if not _is_pickled(one)] for each in (given[0], made.given(0)))
+    if not made.count:
+        return None
+    before, after = ([one for one in values(each) if not _is_pickled(one)] for each in (given[0], made.first))
     return made if any(one is not other for one, other in zip(before, after)) else None
 
 

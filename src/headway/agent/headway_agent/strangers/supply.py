@@ -55,12 +55,12 @@ class Supply:
             self._parts = _parts(given[0])
         self.has_copies = self._source is not None
 
-    def called_once(self, task, arguments, first):
-        """Note the first call, of `arguments[0]`, and its times."""
+    def called_once(self, task, arguments, first, apart):
+        """Note the first call, of `arguments[0]`, and its times. `apart` calls the user's function of inputs."""
         self._task, self._arguments, self._first = task, arguments, first
         if self.has_copies:
             self.changes = _has_changed(self._given[0], self._source.pickled[0])
-        elif _used_up(self._given[0], files=True) and self._can_renew():
+        elif _used_up(self._given[0], files=True) and apart(self._can_renew):
             self.changes = True
 
     @property
@@ -105,8 +105,15 @@ class Supply:
     def _can_renew(self):
         """Tell whether there is a source of new arguments; make it if need be."""
         if self._source is None and self._make is not None:
-            begun_s = time.perf_counter()
-            self._source, self._make = anew(self._make, self._given), None
+            begun_s, make, self._make = time.perf_counter(), self._make, None
+            try:
+                self._source = anew(make, self._given)
+            except (Exception, SystemExit) as error:
+                # It may be meant for one call, as one that makes a file which must not exist yet.
+                self._why += "; the function of the inputs fails if it is called again: %s: %s" % (
+                    type(error).__name__,
+                    str(error).partition("\n")[0][:300],
+                )
             if self._source is not None:
                 # `anew` makes all inputs once.
                 self._anew_s = (time.perf_counter() - begun_s) / self._source.count
