@@ -176,10 +176,17 @@ class Effects:
                 self._note("helper's cache", "results of %s are kept (functools.lru_cache)" % place)
         self.left_processes = any(map(_lives, set(proc.children(os.getpid())) - self._children))
         for (kind, name), words in written(self._function, own_modules(self._folder)).items():
-            # The comparison tells of what stays.
-            if not any(kind == one and (told + " ").startswith(name + " ") for one, told in self._seen):
+            if not self._is_told(kind, name):
                 self._note(kind, words)
         return [[kind, words] for (kind, words) in self._seen]
+
+    def _is_told(self, kind, name):
+        """Return whether the comparison has told of this place: it tells of what stays, and names the object of a method."""
+        return any(
+            kind == one
+            and ((told + " ").startswith(name + " ") or (name[:5] == "self." and told.split(" ")[0].endswith(name[4:])))
+            for one, told in self._seen
+        )
 
     def _compare(self):
         """Note the state that differs from that of before."""
