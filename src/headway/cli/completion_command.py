@@ -14,7 +14,7 @@ import shtab
 
 from headway.cli import console
 
-__all__ = ["prepare", "run", "script"]
+__all__ = ["SHELLS", "prepare", "run", "script"]
 
 SHELLS: Final = ("bash", "zsh", "tcsh", "fish")
 
@@ -54,7 +54,7 @@ def script(shell: str) -> str:
         elif called == "FOLDER":
             argument.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     text = shtab.complete(whole, shell=shell)
-    # Of what the script does not know, such as a program's own arguments, bash completes names of files.
+    # The script does not know a program's own arguments: bash completes names of files there.
     return text.replace("complete -o bashdefault -F", "complete -o bashdefault -o default -F")
 
 

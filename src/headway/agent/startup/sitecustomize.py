@@ -130,7 +130,8 @@ def _is_captured():
     launch, here = os.environ.get("HEADWAY_STDERR"), os.fstat(2)
     if not launch or os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
         return False
-    return launch != "%d:%d" % (here.st_dev, here.st_ino) and here.st_mode & 0o170000 in (0o010000, 0o140000)
+    kind = here.st_mode & 0o170000  # S_IFMT: 0o010000 is S_IFIFO, 0o140000 is S_IFSOCK
+    return launch != "%d:%d" % (here.st_dev, here.st_ino) and kind in (0o010000, 0o140000)
 
 
 try:

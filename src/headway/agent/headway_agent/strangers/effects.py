@@ -184,7 +184,10 @@ class Effects:
         """Return whether the comparison has told of this place: it tells of what stays, and names the object of a method."""
         return any(
             kind == one
-            and ((told + " ").startswith(name + " ") or (name[:5] == "self." and told.split(" ")[0].endswith(name[4:])))
+            and (
+                (told + " ").startswith(name + " ")
+                or (name.startswith("self.") and told.split(" ")[0].endswith(name[4:]))
+            )
             for one, told in self._seen
         )
 
