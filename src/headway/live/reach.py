@@ -15,8 +15,9 @@ from typing import Final
 
 from headway.agent import STARTUP_PATH
 
-__all__ = ["cause_of", "first_line", "out_of_reach"]
+__all__ = ["cause_of", "first_line", "may_chain", "out_of_reach"]
 
+_FRONT: Final = "the sitecustomize in "
 _PYTHON: Final = re.compile(r"python[\d.]*[td]*")
 _CLEARS = ("-", "-i", "--ignore-environment")
 """Options by which `env` starts a program without any variable of ours."""
@@ -96,8 +97,13 @@ def cause_of(pid: int, proc: Path = Path("/proc")) -> str:
         return "its PYTHONPATH was replaced, and does not lead to Headway any more"
     for entry in entries[: entries.index(str(STARTUP_PATH))]:
         if _has_hook(process / "root" / entry[1:] if entry.startswith("/") else process / "cwd" / entry):
-            return f"the sitecustomize in {entry or '.'} is found first, because it is before Headway's on PYTHONPATH"
+            return f"{_FRONT}{entry or '.'} is found first, because it is before Headway's on PYTHONPATH"
     return ""
+
+
+def may_chain(cause: str) -> bool:
+    """Tell whether a cause of `cause_of()` is another sitecustomize, which may itself run Headway's in the end."""
+    return cause.startswith(_FRONT)
 
 
 def _has_hook(folder: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, final
 
 from headway.live.files import descendants
-from headway.live.reach import cause_of
+from headway.live.reach import cause_of, may_chain
 from headway.printable import printable
 
 __all__ = ["Unreached"]
@@ -75,7 +75,7 @@ class Unreached:
             cause = cause_of(pid)
             if cause:
                 since_s = self._seen.setdefault((pid, cause), now_s)
-                if now_s - since_s >= (_CHAINED_S if "sitecustomize in" in cause else _SURE_S):
+                if now_s - since_s >= (_CHAINED_S if may_chain(cause) else _SURE_S):
                     self._tell(pid, cause)
                     self._pid = 0
                     return
