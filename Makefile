@@ -172,7 +172,7 @@ test-suites: | interpreters ## Run tornado's, anyio's and trio's own tests bare,
 .PHONY: bench
 bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/child_start.py bench/load_client.py \
-		bench/trace_report.py bench/simulate_speed.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py \
+		bench/trace_report.py bench/simulate_speed.py bench/trace_export.py bench/trace_overhead.py bench/trace_size.py bench/policy_harm.py \
 		bench/policy_cases.py bench/pytest_plugin.py bench/sequential_rule.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
 
 $(DIST)/.locked: requirements/dist.lock | setup

@@ -63,6 +63,8 @@ def places(data: bytes) -> list[list[tuple[int, int]]]:
         if chunk["kind"] == hwt.CHUNK_EVENTS:
             for event in range(begin, end - hwt.EVENT_DTYPE.itemsize + 1, hwt.EVENT_DTYPE.itemsize):
                 groups[2] += fields(hwt.EVENT_DTYPE, event)
+        if chunk["kind"] == hwt.CHUNK_PACKED:
+            groups[2] += [(event, 1) for event in range(begin, end)]
         while chunk["kind"] == hwt.CHUNK_META and begin + hwt.META_DTYPE.itemsize <= end:
             meta = np.frombuffer(data, hwt.META_DTYPE, 1, begin)[0]
             dtype = RECORDS.get(int(meta["type"]), hwt.META_DTYPE)

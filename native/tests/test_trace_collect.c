@@ -294,12 +294,12 @@ static void on_a_full_disk(void) {
     strcat(world_folder, "/disk");
     T_EQ(0, world_try_collect("full.hwt", WORLD_MAX_BYTES));
     long rounds = 0;
-    for (int pass = 0; pass < 60; pass++) {
+    for (int full = 0; full < 20;) {
         yield(3 * (long)CHUNK_EVENTS);
         rounds += 3 * (long)CHUNK_EVENTS;
         hw_collect_pass(the_one(), 0, &state);
+        full += state.error == ENOSPC;
     }
-    T_EQ(ENOSPC, state.error);
     /* When there is room again, the file grows again. */
     int64_t chunks = state.chunks;
     T_EQ(0, mount(NULL, world_folder, NULL, MS_REMOUNT, "size=32m"));

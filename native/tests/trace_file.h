@@ -26,6 +26,9 @@ struct trace_meta {
     const struct hw__meta *record;
 };
 
+/* The most events of a chunk. */
+#define TRACE_CHUNK_EVENTS ((HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES) / sizeof(struct hw__event))
+
 /* The bytes before the chunks of a memory, but for the header. */
 #define TRACE_SLOTS_BYTES (HW__MAX_THREADS * sizeof(struct hw__slot))
 
@@ -61,8 +64,65 @@ static inline const struct hw__chunk *trace_chunk(const struct trace *trace, uin
 /* Returns the chunk that follows at the same place. */
 static inline const struct hw__chunk *trace_next(const struct hw__chunk *chunk) {
     T_TRUE(chunk->next >= chunk->used && chunk->next % 64 == 0);
-    T_EQ(HW__CHUNK_EVENTS, chunk->kind);
+    T_EQ(HW__CHUNK_PACKED, chunk->kind);
     return (const struct hw__chunk *)((const char *)(chunk + 1) + chunk->next);
+}
+
+/* Returns the number of events in a chunk of events. */
+static inline size_t trace_count(const struct hw__chunk *chunk) {
+    return chunk->kind == HW__CHUNK_PACKED ? chunk->events : chunk->used / sizeof(struct hw__event);
+}
+
+/* Takes the next number of so many bytes. */
+static inline uint64_t trace_number(const uint8_t **from, unsigned bytes) {
+    uint64_t number = 0;
+    for (unsigned i = 0; i < bytes; i++) {
+        number |= (uint64_t)*(*from)++ << 8 * i;
+    }
+    return number;
+}
+
+/* Unpacks the events of a packed chunk with `used` bytes, and checks that these are all of it. */
+static inline void trace_unpack(const void *content, uint32_t used, uint32_t count,
+                                struct hw__event *events) {
+    static const unsigned time_bytes[] = {1, 2, 3, 8}, value_bytes[] = {0, 1, 2, 4};
+    enum { KINDS, TIMES, VALUES, FLAGS, PARTS };
+    const uint8_t *controls = content;
+    T_TRUE(count <= used);
+    size_t lengths[PARTS] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        T_TRUE((controls[i] & 0x80) == 0 && (controls[i] >> 2 & 3) < 3);
+        lengths[KINDS] += (controls[i] & 0x40) != 0 ? 2 : 0;
+        lengths[TIMES] += time_bytes[controls[i] & 3];
+        lengths[VALUES] += value_bytes[controls[i] >> 4 & 3];
+        lengths[FLAGS] += controls[i] >> 2 & 3;
+    }
+    const uint8_t *parts[PARTS], *at = controls + count;
+    for (int part = 0; part < PARTS; part++) {
+        parts[part] = at;
+        at += lengths[part];
+    }
+    T_EQ(used, at - controls);
+    struct hw__event event = {0};
+    uint64_t end_ns = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if ((controls[i] & 0x40) != 0) {
+            event.kind = (uint8_t)trace_number(&parts[KINDS], 1);
+            event.gil = (uint8_t)trace_number(&parts[KINDS], 1);
+        } else {
+            T_TRUE(i > 0);
+        }
+        event.time_ns =
+            (int64_t)(end_ns + trace_number(&parts[TIMES], time_bytes[controls[i] & 3]));
+        if ((controls[i] >> 4 & 3) != 0) {
+            event.value = (uint32_t)trace_number(&parts[VALUES], value_bytes[controls[i] >> 4 & 3]);
+        } else {
+            T_TRUE(i > 0);
+        }
+        event.flags = (uint16_t)trace_number(&parts[FLAGS], controls[i] >> 2 & 3);
+        end_ns = (uint64_t)event.time_ns + (event.kind == HW__HOLD ? event.flags : 0);
+        events[i] = event;
+    }
 }
 
 static inline int trace_by_owner(const void *left, const void *right) {
@@ -71,7 +131,18 @@ static inline int trace_by_owner(const void *left, const void *right) {
     if (a->owner != b->owner) {
         return a->owner < b->owner ? -1 : 1;
     }
-    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+    if (a->sequence != b->sequence) {
+        return a->sequence < b->sequence ? -1 : 1;
+    }
+    return 0;
+}
+
+/* As trace_by_owner, and of the same chunk the packed one comes last. */
+static inline int trace_in_order(const void *left, const void *right) {
+    const struct hw__chunk *a = *(const struct hw__chunk *const *)left;
+    const struct hw__chunk *b = *(const struct hw__chunk *const *)right;
+    int order = trace_by_owner(left, right);
+    return order != 0 ? order : (a->kind > b->kind) - (a->kind < b->kind);
 }
 
 static inline int trace_by_time(const void *left, const void *right) {
@@ -330,15 +401,15 @@ static inline struct trace trace_open(const char *path) {
         }
         if (chunk->state != 0 && chunk->used > 0) {
             T_TRUE(chunk->state == HW__CHUNK_OPEN || chunk->state == HW__CHUNK_CLOSED);
-            T_TRUE(chunk->kind == HW__CHUNK_EVENTS || chunk->kind == HW__CHUNK_META);
+            T_TRUE(chunk->kind >= HW__CHUNK_EVENTS && chunk->kind <= HW__CHUNK_PACKED);
             T_TRUE(chunk->sequence < trace.header->chunks_taken);
             chunks[used++] = chunk;
-            room += 2 * chunk->used / sizeof(struct hw__event); /* a HOLD is two */
+            room += 2 * trace_count(chunk); /* a HOLD is two */
         } else {
             T_EQ(0, chunk->used);
         }
     }
-    qsort(chunks, used, sizeof *chunks, trace_by_owner);
+    qsort(chunks, used, sizeof *chunks, trace_in_order);
     trace.events = malloc((room + 1) * sizeof *trace.events);
     T_TRUE(trace.events != NULL);
     for (uint32_t i = 0; i < used; i++) {
@@ -353,16 +424,28 @@ static inline struct trace trace_open(const char *path) {
         if (chunks[i]->kind == HW__CHUNK_META) {
             continue;
         }
+        if (i + 1 < used && trace_by_owner(&chunks[i], &chunks[i + 1]) == 0) {
+            continue; /* the same chunk follows, packed */
+        }
         bool is_first = earlier == NULL || earlier->owner != chunks[i]->owner;
         uint32_t before = is_first ? 0 : earlier->number;
         earlier = chunks[i];
         T_TRUE(chunks[i]->number > before);
         T_TRUE(!trace.complete || chunks[i]->number == before + 1);
         trace.gaps += chunks[i]->number - before - 1;
-        T_EQ(0, chunks[i]->used % sizeof(struct hw__event));
         T_TRUE(chunks[i]->owner >= 1 && chunks[i]->owner <= trace.header->thread_count);
+        struct hw__event unpacked[TRACE_CHUNK_EVENTS];
         const struct hw__event *events = (const struct hw__event *)(chunks[i] + 1);
-        for (size_t j = 0; j < chunks[i]->used / sizeof *events; j++) {
+        size_t events_here = trace_count(chunks[i]);
+        T_TRUE(events_here <= TRACE_CHUNK_EVENTS);
+        if (chunks[i]->kind == HW__CHUNK_PACKED) {
+            trace_unpack(chunks[i] + 1, chunks[i]->used, chunks[i]->events, unpacked);
+            events = unpacked;
+        } else {
+            T_EQ(0, chunks[i]->used % sizeof(struct hw__event));
+            T_EQ(0, chunks[i]->events);
+        }
+        for (size_t j = 0; j < events_here; j++) {
             struct hw__event both[2] = {events[j], events[j]};
             int count = 1;
             if (events[j].kind == HW__HOLD) {

@@ -3,8 +3,10 @@
  * copies what is new in a chunk to the chunk's place. When the process has closed the chunk and all
  * of it is copied, the chunk is given back. Chunks get places in the order in which they are
  * copied; when there are as many places as allowed, the place of the oldest closed event chunk is
- * reused. Event chunks that are short and closed when they are first copied share places, so that a
- * program that begins many short threads does not fill the file with places that are nearly empty.
+ * reused. An event chunk that is closed is packed (pack.h), which makes most of them short. Short
+ * chunks share places, so that neither a program that releases the GIL often nor one that begins
+ * many short threads fills the file. A chunk that had a place of its own while it was open gives that
+ * place up. For a moment the file then has the chunk twice: a reader takes the packed one.
  *
  * Nothing that the memory says is used unchecked. A value that is checked is read once, and its
  * copy is used. */
@@ -25,6 +27,7 @@
 #include "trace/control.h"
 #include "trace/format.h"
 #include "trace/laps.h"
+#include "trace/pack.h"
 #include "trace/sums.h"
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
@@ -49,9 +52,9 @@
 #define MOST_COLLECTED_CHUNKS (HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES)
 #define MOST_COLLECTED_BYTES (2 * HW_COLLECT_MOST_BYTES)
 #define NO_PLACE (-1)
-/* A closed chunk with so many bytes of events at most is appended to a shared place. At most a
- * quarter of such a place stays empty. */
-#define SHORT_BYTES (HW__CHUNK_BYTES / 4 - HW__CHUNK_HEADER_BYTES)
+/* A closed chunk with so many bytes of events at most, packed, is appended to a shared place. At
+ * most a half of such a place stays empty; mostly it has three full chunks or more. */
+#define SHORT_BYTES (HW__CHUNK_BYTES / 2 - HW__CHUNK_HEADER_BYTES)
 
 /* A burst of threads fills many chunks, each with little. From this chunk on, pages that are given
  * back are also freed. */
@@ -394,21 +397,25 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
     return apart ? NO_PLACE : take_closed(to);
 }
 
+/* Removes what is at a place from the file. The place can be used again. */
+static void give_up(struct hw_collection *to, int64_t place) {
+    static const char nothing[HW__CHUNK_HEADER_BYTES];
+    write_all(to, nothing, sizeof nothing, place_offset(place));
+    (void)!fallocate(to->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_offset(place),
+                     HW__CHUNK_BYTES);
+    to->places[place] = (struct hw__sums){0};
+    to->in_use--;
+    put(&to->free, place); /* if that fails, only the place is lost */
+}
+
 /* Gives up the oldest events, if the file has more chunks than it may have. */
 static void shrink(struct hw_collection *to) {
-    static const char nothing[HW__CHUNK_HEADER_BYTES];
     while (to->in_use > to->limit) {
         int64_t place = take_closed(to);
         if (place == NO_PLACE) {
             return;
         }
-        write_all(to, nothing, sizeof nothing, place_offset(place));
-        (void)!fallocate(to->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_offset(place),
-                         HW__CHUNK_BYTES);
-        to->in_use--;
-        if (!put(&to->free, place)) {
-            return; /* only the place is lost */
-        }
+        give_up(to, place);
     }
 }
 
@@ -425,7 +432,7 @@ static bool write_chunk(struct hw_collection *to, struct source *source, struct 
         head->state = HW__CHUNK_OPEN; /* in a file, no meta chunk is reused */
     }
     head->used = used;
-    head->next = 0;
+    head->next = head->events = 0;
     /* The records first, then the header that counts them. */
     if (!write_all(to, content + from, used - from, offset + HW__CHUNK_HEADER_BYTES + from) ||
         !write_all(to, head, sizeof *head, offset)) {
@@ -438,10 +445,16 @@ static bool write_chunk(struct hw_collection *to, struct source *source, struct 
     return true;
 }
 
-/* Appends a short closed chunk to those that share a place. Returns whether that succeeded. */
-static bool append_short(struct hw_collection *to, struct hw__chunk *head, const char *content,
-                         uint32_t used) {
+/* Appends a closed chunk, packed, to those that share a place. Returns whether that succeeded; it
+ * does not if the chunk is not short. */
+static bool append_short(struct hw_collection *to, const struct hw__chunk *chunk,
+                         const char *content, uint32_t content_bytes) {
     struct short_ones *ones = &to->short_ones;
+    char packed[SHORT_BYTES];
+    uint32_t used = hw__pack(content, content_bytes, packed, sizeof packed);
+    if (used == 0) {
+        return false;
+    }
     uint32_t bytes = HW__CHUNK_HEADER_BYTES + (used + 63) / 64 * 64;
     if (ones->place != NO_PLACE && ones->end + bytes > HW__CHUNK_BYTES) {
         close_short_ones(to);
@@ -453,10 +466,13 @@ static bool append_short(struct hw_collection *to, struct hw__chunk *head, const
         }
     }
     off_t offset = place_offset(ones->place), at = offset + ones->end;
-    head->used = used;
-    head->next = 0;
-    if (!write_all(to, content, used, at + HW__CHUNK_HEADER_BYTES) ||
-        !write_all(to, head, sizeof *head, at)) {
+    struct hw__chunk head = *chunk;
+    head.kind = HW__CHUNK_PACKED;
+    head.used = used;
+    head.events = content_bytes / (uint32_t)sizeof(struct hw__event);
+    head.next = 0;
+    if (!write_all(to, packed, used, at + HW__CHUNK_HEADER_BYTES) ||
+        !write_all(to, &head, sizeof head, at)) {
         return false;
     }
     if (ones->end > 0) {
@@ -467,7 +483,7 @@ static bool append_short(struct hw_collection *to, struct hw__chunk *head, const
             return false;
         }
     }
-    add_sums(&to->places[ones->place], hw__sum_up(content, used));
+    add_sums(&to->places[ones->place], hw__sum_up(content, content_bytes));
     ones->last = ones->end;
     ones->end += bytes;
     return true;
@@ -500,8 +516,12 @@ static void begin_copy(struct source *source, uint64_t sequence, uint32_t used) 
 static bool place_chunk(struct hw_collection *to, struct source *source, struct hw__chunk *head,
                         const char *content, uint32_t used) {
     bool closed = head->state == HW__CHUNK_CLOSED;
-    if (to->shared && closed && !source->placed && head->kind == HW__CHUNK_EVENTS &&
-        used <= SHORT_BYTES && append_short(to, head, content, used)) {
+    if (to->shared && closed && head->kind == HW__CHUNK_EVENTS &&
+        append_short(to, head, content, used)) {
+        if (source->placed) {
+            give_up(to, source->place);
+            source->placed = false;
+        }
         return true;
     }
     if (!source->placed) {

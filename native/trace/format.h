@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The trace, version 2: the memory that a traced process records into, and the file (.hwt) that its
+/* The trace, version 3: the memory that a traced process records into, and the file (.hwt) that its
  * collector copies from there (headway/collect.h). This header is the one description of both.
  * src/headway/traces/format.py has the same structs for the reader, and a test compares the two.
  *
@@ -12,11 +12,11 @@
  * chunks that are missing were never taken. Bytes that are zero were never written. control.h
  * describes the rest of the memory.
  *
- * A chunk belongs to one thread (event chunk) or to one GIL (meta chunk: records that describe, not
- * events), and is filled from its front. `used` is stored after the bytes that it counts. So the
- * first `used` bytes are whole records, at whatever moment the process dies. Of these bytes only
- * the last event of a chunk can change, from ACQUIRE to HOLD, in one store. Of the header, `state`,
- * `used`, `name` and `named` can change.
+ * A chunk belongs to one thread (event chunk, packed or not) or to one GIL (meta chunk: records
+ * that describe, not events), and is filled from its front. `used` is stored after the bytes that
+ * it counts. So the first `used` bytes are whole records, at whatever moment the process dies. Of
+ * these bytes only the last event of a chunk can change, from ACQUIRE to HOLD, in one store. Of the
+ * header, `state`, `used`, `name` and `named` can change.
  *
  * Chunks are reused as follows:
  *
@@ -24,7 +24,10 @@
  *   chunk is reused: in a file the oldest one, in a memory the next one of the ring. Its events are
  *   gone, and counted in `overwritten_events`. Meta chunks are never reused.
  * - In a memory that is collected: a chunk is reused when it has been copied. If no chunk is free,
- *   events are dropped and counted. */
+ *   events are dropped and counted.
+ *
+ * While a file grows, or if its collector was killed, it may have a chunk of events twice, packed
+ * and not, with the same owner and sequence. The packed one counts. */
 #ifndef HEADWAY_TRACE_FORMAT_H
 #define HEADWAY_TRACE_FORMAT_H
 
@@ -32,7 +35,8 @@
 #include <stdint.h>
 
 #define HW__MAGIC "\x89HWT\r\n\x1a\n" /* 8 bytes; a transfer in text mode damages them */
-#define HW__FORMAT_VERSION 2
+/* Version 2 had no packed chunks; readers read both. */
+#define HW__FORMAT_VERSION 3
 #define HW__HEADER_BYTES 4096
 #define HW__CHUNK_BYTES 16384
 #define HW__CHUNK_HEADER_BYTES 128
@@ -159,6 +163,25 @@ struct hw__slot {
 /* chunk.kind */
 #define HW__CHUNK_EVENTS 1u
 #define HW__CHUNK_META 2u
+/* In a file: events in fewer bytes. The number of events is in chunk.events. First comes one byte
+ * for each event (HW__PACKED_*), then four parts, each with the bytes of all events that have any:
+ * kind and gil; the time; the value; the flags. The time is the difference to the end of the event
+ * before, in this chunk: its time_ns, and for a HOLD its flags in addition; 0 before the first
+ * event. It is a difference modulo 2^64. */
+#define HW__CHUNK_PACKED 3u
+
+/* The byte of a packed event has these fields, of two bits and the last of one, from these bits on.
+ *
+ * - TIME: the bytes of the time: 1, 2, 3 or 8.
+ * - FLAGS: the bytes of the flags: 0 (they are 0), 1 or 2.
+ * - VALUE: the bytes of the value: 0 (it is that of the event before), 1, 2 or 4.
+ * - KIND: kind and gil have a byte each; otherwise they are those of the event before.
+ *
+ * The other bit is 0. The first event of a chunk has a value, a kind and a gil. */
+#define HW__PACKED_TIME 0
+#define HW__PACKED_FLAGS 2
+#define HW__PACKED_VALUE 4
+#define HW__PACKED_KIND 0x40u
 
 /* chunk.state */
 #define HW__CHUNK_OPEN 1u   /* the owner may still write; meta chunks of a file are always open */
@@ -188,7 +211,7 @@ struct hw__chunk {
      * place; 0: no chunk follows there. Short chunks of ended threads share places. In a memory,
      * and in files of versions before this field: 0. */
     uint32_t next;
-    uint32_t reserved;
+    uint32_t events; /* packed chunk: the number of its events; otherwise 0 */
 };
 
 /* event.kind */

@@ -1,19 +1,17 @@
 """The limits of a launch's files and memory, whoever connects to its collector."""
 
 import contextlib
-import fcntl
 import os
 import re
 import socket
 import struct
 import subprocess
 import sys
-import time
 from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
+from process_memory import memory, spread_events
 
 from headway.live import collect
 from headway.live.door import HELLO_MAGIC, PROCESS_MEMORY_BYTES, Door
@@ -22,37 +20,9 @@ from headway.traces.reader import read
 
 pytestmark = pytest.mark.slow
 
-CONTROL_OFFSET = 3072  # native/trace/control.h
-TAKEN = 1
-F_ADD_SEALS, SEAL_SHRINK = 1033, 2
-SLOTS_OFFSET, CLAIMS_OFFSET = 1 << 16, 1 << 17
 LIMIT = 1 << 20
 LEAST = 16 * hwt.CHUNK_BYTES
 NOBODYS = count(1 << 23)  # above all process ids: a process with such an id is gone already
-
-
-def memory(chunks=64, filled=0, kind=hwt.CHUNK_EVENTS, family=0):
-    """Return the descriptor of a memory as a process makes it, with `filled` chunks of that kind closed and full."""
-    offset = CLAIMS_OFFSET + (4 * chunks + 65535) // 65536 * 65536
-    descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
-    os.truncate(descriptor, offset + chunks * hwt.CHUNK_BYTES)
-    fcntl.fcntl(descriptor, F_ADD_SEALS, SEAL_SHRINK)
-    header = np.zeros((), hwt.HEADER_DTYPE)
-    header["magic"], header["version"], header["header_bytes"] = hwt.MAGIC, hwt.FORMAT_VERSION, hwt.HEADER_BYTES
-    header["family"] = family
-    header["slot_bytes"], header["slots_offset"], header["slot_count"] = hwt.SLOT_DTYPE.itemsize, SLOTS_OFFSET, 1
-    header["chunk_bytes"], header["chunks_offset"], header["chunk_count"] = hwt.CHUNK_BYTES, offset, chunks
-    os.pwrite(descriptor, header.tobytes(), 0)
-    os.pwrite(descriptor, struct.pack("<Q", CLAIMS_OFFSET), CONTROL_OFFSET)
-    os.pwrite(descriptor, struct.pack("<I", TAKEN) * filled, CLAIMS_OFFSET)
-    events = np.zeros((hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE.itemsize, hwt.EVENT_DTYPE)
-    events["time_ns"], events["kind"] = time.monotonic_ns(), hwt.RELEASE
-    head = np.zeros((), hwt.CHUNK_DTYPE)
-    head["state"], head["kind"], head["used"] = hwt.CHUNK_CLOSED, kind, events.nbytes
-    for at in range(filled):
-        head["sequence"] = at
-        os.pwrite(descriptor, head.tobytes() + events.tobytes(), offset + at * hwt.CHUNK_BYTES)
-    return descriptor
 
 
 @pytest.fixture
@@ -76,7 +46,7 @@ def alive():
 
 
 def begin(collector, pid, *, chunks=64, filled=0, kind=hwt.CHUNK_EVENTS):
-    descriptor = memory(chunks, filled, kind, collector._door.family)
+    descriptor = memory(chunks, [spread_events()] * filled, kind, collector._door.family)
     try:
         collector._begin(descriptor, pid)
     finally:

@@ -20,6 +20,7 @@ from headway.traces.frames import CUT
 from headway.traces.invariants import violations
 from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Park, Thread, Trace
 from headway.traces.reader import read
+from headway.traces.stored import Stored
 from headway.traces.writer import CHUNKS_OFFSET, record, write
 
 W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT
@@ -149,7 +150,7 @@ def test_a_chunk_that_is_overwritten_meanwhile_counts_as_overwritten(tmp_path, m
     """A chunk whose owner has changed after its events were read counts as overwritten."""
     trace = small([(0, A, 0), (5, R, 0), (6, A, 0), (8, R, 0), (10, A, 1), (20, R, 1)], ended=False, end=20)
     path = write(trace, tmp_path / "x.hwt", events_per_chunk=2)
-    monkeypatch.setattr(reader._Reading, "_taken_anew", lambda self, chunk: chunk["position"] == hwt.CHUNK_BYTES)
+    monkeypatch.setattr(Stored, "_taken_anew", lambda self, chunk: chunk["position"] == hwt.CHUNK_BYTES)
 
     found = read(path)
 
@@ -592,7 +593,7 @@ def test_text_that_is_none_is_shown_escaped(tmp_path):
         ),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n")), "transfer in text mode"),
         (lambda path: os.truncate(path, 4000), "4000 bytes"),
-        (lambda path: patch_header(path, "version", 3), "format version 3"),
+        (lambda path: patch_header(path, "version", 4), "format version 4, expected 2 or 3"),
         (lambda path: patch_header(path, "version", 0), "format version 0"),
         (lambda path: patch_header(path, "header_bytes", 64), "header_bytes 64"),
         (lambda path: patch_header(path, "chunk_bytes", 4096), "chunk_bytes 4096"),

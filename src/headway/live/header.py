@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 # native/trace/format.h; a test holds them against traces/format.py.
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 COUNTERS_ONLY: Final = 8
 _MAGIC: Final = b"\x89HWT\r\n\x1a\n"
 _FREE_THREADED, _GIL_ENABLED = 1, 2

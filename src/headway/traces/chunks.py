@@ -89,14 +89,15 @@ def read_header(path: Path, file: int) -> np.void:
             f"the trace `{path}` has {len(data)} bytes, expected {hwt.HEADER_BYTES} or more", hint="copy it again"
         )
     header: np.void = np.frombuffer(data, hwt.HEADER_DTYPE, 1)[0]
-    if header["version"] != hwt.FORMAT_VERSION:
+    if header["version"] not in hwt.READ_VERSIONS:
+        expected = " or ".join(map(str, hwt.READ_VERSIONS))
         raise TraceError(
-            f"the trace `{path}` has format version {header['version']}, expected {hwt.FORMAT_VERSION}",
+            f"the trace `{path}` has format version {header['version']}, expected {expected}",
             hint="read it with the Headway that recorded it",
         )
-    for name, expected in (("header_bytes", hwt.HEADER_BYTES), ("chunk_bytes", hwt.CHUNK_BYTES)):
-        if header[name] != expected:
-            raise TraceError(f"the trace `{path}` has {name} {header[name]}, expected {expected}", hint=_DAMAGED)
+    for name, size in (("header_bytes", hwt.HEADER_BYTES), ("chunk_bytes", hwt.CHUNK_BYTES)):
+        if header[name] != size:
+            raise TraceError(f"the trace `{path}` has {name} {header[name]}, expected {size}", hint=_DAMAGED)
     slots_offset, offset = int(header["slots_offset"]), int(header["chunks_offset"])
     least = slots_offset + int(header["slot_count"]) * int(header["slot_bytes"])
     if slots_offset < hwt.HEADER_BYTES or not least <= offset <= _MOST_OFFSET:

@@ -1,4 +1,4 @@
-"""The trace file (.hwt), version 2, as numpy types: native/trace/format.h, name by name.
+"""The trace file (.hwt), version 3, as numpy types: native/trace/format.h, name by name.
 
 The header native/trace/format.h is the specification and says what everything means. A test compares each size, offset
 and number with it. The names here are the header's without `HW__`; `struct hw__chunk` is `CHUNK_DTYPE`.
@@ -17,6 +17,7 @@ __all__ = [
     "CHUNK_HEADER_BYTES",
     "CHUNK_META",
     "CHUNK_OPEN",
+    "CHUNK_PACKED",
     "COLLECTED",
     "COMMAND_BYTES",
     "COUNTERS_ONLY",
@@ -48,6 +49,10 @@ __all__ = [
     "META_TYPE_DTYPE",
     "NAME_BYTES",
     "NO_GIL",
+    "PACKED_FLAGS",
+    "PACKED_KIND",
+    "PACKED_TIME",
+    "PACKED_VALUE",
     "PARK",
     "PARK_AGAIN",
     "PARK_EVENT",
@@ -58,6 +63,7 @@ __all__ = [
     "PATH_BYTES",
     "RAN_ALL",
     "RAN_SHIFT",
+    "READ_VERSIONS",
     "RELEASE",
     "REQUEST",
     "SLOT_DTYPE",
@@ -73,7 +79,9 @@ __all__ = [
 ]
 
 MAGIC = b"\x89HWT\r\n\x1a\n"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+READ_VERSIONS = (2, FORMAT_VERSION)
+"""The versions that the reader reads: 2 had no packed chunks."""
 HEADER_BYTES = 4096
 CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128
@@ -100,8 +108,15 @@ SLOT_HOLDING = 3
 # chunk.kind, chunk.state
 CHUNK_EVENTS = 1
 CHUNK_META = 2
+CHUNK_PACKED = 3
 CHUNK_OPEN = 1
 CHUNK_CLOSED = 2
+
+# the byte of a packed event
+PACKED_TIME = 0
+PACKED_FLAGS = 2
+PACKED_VALUE = 4
+PACKED_KIND = 0x40
 
 # event.kind, event.flags
 WAIT = 1
@@ -219,7 +234,7 @@ CHUNK_DTYPE = np.dtype(
         ("lost_interval_us", "<u4"),
         ("number", "<u4"),
         ("next", "<u4"),
-        ("reserved", "<u4"),
+        ("events", "<u4"),
     ],
     align=True,
 )

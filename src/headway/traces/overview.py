@@ -5,7 +5,7 @@ each other, which reader.py removes, are too few to change its figures.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces.mending import NEVER_NS, kind_table
+from headway.traces.packed import AT_ONCE, event_counts
 
 __all__ = ["PARTS", "Overview", "Survey", "survey"]
 
 PARTS: Final = 20
 """The number of parts, equally long, into which a trace is divided."""
-_AT_ONCE: Final = 64
-"""The number of chunks that are in memory at a time."""
-_EVENT_BYTES: Final = hwt.EVENT_DTYPE.itemsize
+_Read = Callable[[Sequence[int]], tuple[NDArray[np.void], NDArray[np.int64]]]
+"""Returns the events of chunks, and how many each has, by the chunks' indices."""
 _TURNS = kind_table(hwt.WAIT, hwt.ACQUIRE, hwt.HOLD, hwt.RELEASE, hwt.EXIT)
 _RELEASES = kind_table(hwt.RELEASE, hwt.HOLD)
 _ACQUIRES = kind_table(hwt.ACQUIRE, hwt.HOLD)
@@ -107,7 +107,7 @@ class Survey:
 
 def survey(
     head: NDArray[np.void],
-    read: Callable[[int, int], bytes],
+    read: _Read,
     start_ns: int,
     end_ns: int,
     latest_ns: int,
@@ -116,20 +116,20 @@ def survey(
 
     Args:
         head: The headers of the event chunks (CHUNK_DTYPE), by owner and in the order in which they were taken.
-        read: Reads the first bytes of a chunk's room, by the chunk's index in `head` and the number of bytes.
+        read: Returns the events of chunks, and how many each has, by their indices in `head`.
         start_ns: The beginning of the trace. Earlier events do not count.
         end_ns: Its end; later events do not count. 0: the time of its last event.
         latest_ns: A time beyond it is damage.
     """
-    counts = head["used"].astype(np.int64) // _EVENT_BYTES
+    counts = event_counts(head)
     end_ns = end_ns or _last_ns(head, counts, read, (start_ns, latest_ns))
     found = Survey(start_ns, end_ns, np.full(len(head), NEVER_NS), np.full(len(head), NEVER_NS), counts)
     keys: list[NDArray[np.int64]] = []
     numbers: list[NDArray[np.int64]] = []
     for owner, chunks in _of_owners(head):
         waits_since: tuple[int, int] | None = None
-        for at in range(0, len(chunks), _AT_ONCE):
-            events = _events(chunks[at : at + _AT_ONCE], counts, read, found.first_ns)
+        for at in range(0, len(chunks), AT_ONCE):
+            events = _events(chunks[at : at + AT_ONCE], read, found.first_ns)
             events = events[(events["time_ns"] >= start_ns) & (events["time_ns"] <= end_ns)]
             key, number = _released(events, start_ns, end_ns)
             keys.append(key)
@@ -152,33 +152,22 @@ def _of_owners(head: NDArray[np.void]) -> Iterator[tuple[int, NDArray[np.int64]]
         yield owner, np.arange(first, until)
 
 
-def _events(
-    chunks: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    read: Callable[[int, int], bytes],
-    first_ns: NDArray[np.int64],
-) -> NDArray[np.void]:
-    parts, sizes = [], []
-    for one in chunks.tolist():
-        data = read(one, int(counts[one]) * _EVENT_BYTES)
-        parts.append(data[: len(data) // _EVENT_BYTES * _EVENT_BYTES])  # the file may be cut off in the chunk
-        sizes.append(len(parts[-1]) // _EVENT_BYTES)
-    events = np.frombuffer(b"".join(parts), hwt.EVENT_DTYPE)
-    firsts = np.append(0, np.cumsum(sizes)[:-1])
-    some = np.array(sizes) > 0
+def _events(chunks: NDArray[np.int64], read: _Read, first_ns: NDArray[np.int64]) -> NDArray[np.void]:
+    """Return the events of chunks; `first_ns` gets the time of the first one of each."""
+    events, sizes = read(chunks.tolist())
+    firsts = np.cumsum(sizes) - sizes
+    some = sizes > 0
     first_ns[chunks[some]] = events["time_ns"][firsts[some]]
     return events
 
 
-def _last_ns(
-    head: NDArray[np.void], counts: NDArray[np.int64], read: Callable[[int, int], bytes], within_ns: tuple[int, int]
-) -> int:
+def _last_ns(head: NDArray[np.void], counts: NDArray[np.int64], read: _Read, within_ns: tuple[int, int]) -> int:
     last_ns, latest_ns = within_ns
     firsts = np.zeros(len(head), dtype=np.int64)
     for _, chunks in _of_owners(head):
         used = chunks[counts[chunks] > 0]
         if len(used):
-            events = _events(used[-1:], counts, read, firsts)
+            events = _events(used[-1:], read, firsts)
             known = events["time_ns"][events["time_ns"] <= latest_ns]
             last_ns = max(last_ns, int(known.max(initial=0)))
     return last_ns

@@ -9,7 +9,7 @@ The columns of 10 million events alone take 200 MB. Each step below therefore wo
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,18 +18,19 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces import mending
-from headway.traces.chunks import chunk_headers, last_before_gaps, opened, pread, read_header
+from headway.traces.chunks import last_before_gaps, opened, read_header
 from headway.traces.described import SeenThread, process_of, threads_of, until_nul
 from headway.traces.frames import Standing
 from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Silent, Trace, known_flags
 from headway.traces.notes import evidence_of
 from headway.traces.overview import Overview, Survey, survey
+from headway.traces.packed import AT_ONCE, event_counts
 from headway.traces.records import Name, Records, Tables
+from headway.traces.stored import Stored
 
 __all__ = ["read", "read_part"]
 
 _DUMMY = re.compile(r"Dummy-\d+")
-_ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
 _EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
 _LONGEST_NS = 366 * 24 * 3600 * 10**9
 """No trace is longer; a time beyond it is damage."""
@@ -151,6 +152,7 @@ class _Reading:
         if self._end_ns and not 0 <= self._end_ns - self._start_ns <= _LONGEST_NS:
             self._damaged_bytes += self._header["end_ns"].nbytes
             self._end_ns = 0
+        self._stored = Stored(path, file, self._header, grows=not self._end_ns)
         self._process = replace(process_of(self._header), ended=bool(self._end_ns))
         self._lost_events = int(self._header["dropped_events"])
         self._overwritten_events = int(self._header["overwritten_events"])
@@ -165,8 +167,8 @@ class _Reading:
     def trace(self, choose: Callable[[Overview], tuple[int, int]] | None = None, *, most: int = 0) -> Trace:
         """Read the file; if `choose` is given and the file has more than `most` events, a part of it (`read_part`)."""
         chunks, known_until_ns = self._snapshot()
-        mine = self._of_events(chunks)
-        if choose is not None and int(mine["head"]["used"].sum()) > most * _EVENT_BYTES:
+        mine = self._stored.of_events(chunks)
+        if choose is not None and int(event_counts(mine["head"]).sum()) > most:
             tables = self._choose(choose, mine, chunks, known_until_ns)
             seen, events = self._read_events(mine)
         else:
@@ -260,35 +262,15 @@ class _Reading:
         if not 0 <= known_until_ns <= self._start_ns + _LONGEST_NS:
             self._damaged_bytes += self._header["known_until_ns"].nbytes
             known_until_ns = 0
-        chunks = chunk_headers(self._file, self._header)
-        self._sound(chunks, hwt.CHUNK_EVENTS, count=True)
+        chunks = self._stored.headers()
+        # An empty chunk that makes no sense was just being taken by a thread.
+        sound = Stored.sound(chunks, hwt.CHUNK_EVENTS) | Stored.sound(chunks, hwt.CHUNK_META)
+        self._damaged_bytes += int(np.count_nonzero(~sound & (chunks["head"]["used"] > 0))) * hwt.CHUNK_BYTES
         taken = min(int(self._header["chunks_taken"]), int(self._header["chunk_count"]))
         missing = taken - max(0, os.fstat(self._file).st_size - self._offset) // hwt.CHUNK_BYTES
         self._damaged_bytes += max(0, missing) * hwt.CHUNK_BYTES
         self._is_cut = missing > 0 and self._end_ns > 0
         return chunks, known_until_ns
-
-    def _sound(self, chunks: NDArray[np.void], kind: int, *, count: bool) -> NDArray[np.bool_]:
-        """Return a mask of the chunks that are of this kind and make sense; `count` counts the others as damage."""
-        head = chunks["head"]
-        events = (head["kind"] == hwt.CHUNK_EVENTS) & (head["owner"] > 0)
-        records = (head["kind"] == hwt.CHUNK_META) & (head["owner"] <= hwt.NO_GIL)
-        fits = head["used"] <= _ROOM_BYTES - chunks["position"] % hwt.CHUNK_BYTES
-        if count:
-            # An empty chunk that makes no sense was just being taken by a thread.
-            bad = ~((events | records) & fits) & (head["used"] > 0)
-            self._damaged_bytes += int(np.count_nonzero(bad)) * hwt.CHUNK_BYTES
-        found: NDArray[np.bool_] = (events if kind == hwt.CHUNK_EVENTS else records) & fits
-        return found
-
-    def _chunk(self, position: int, at: int, size: int) -> bytes:
-        """Read bytes of a chunk; `at` counts from the end of the chunk's header."""
-        return pread(self._file, size, self._offset + position + hwt.CHUNK_HEADER_BYTES + at)
-
-    def _of_events(self, chunks: NDArray[np.void]) -> NDArray[np.void]:
-        """Return the chunks of events, by thread and in the order in which they were taken."""
-        mine = chunks[self._sound(chunks, hwt.CHUNK_EVENTS, count=False)]
-        return mine[np.lexsort((mine["position"], mine["head"]["sequence"], mine["head"]["owner"]))]
 
     def _read_events(self, mine: NDArray[np.void]) -> tuple[list[SeenThread], NDArray[np.void]]:
         """Read the threads and their events, by thread; the events' `thread` is the thread's index in the list."""
@@ -304,25 +286,18 @@ class _Reading:
             )
             for serial, first, last in zip(serials, firsts, lasts, strict=True)
         ]
-        self._damaged_bytes += int((head["used"] % _EVENT_BYTES).sum())
-        counts = head["used"].astype(np.int64) // _EVENT_BYTES
+        self._damaged_bytes += int((head["used"][head["kind"] == hwt.CHUNK_EVENTS] % _EVENT_BYTES).sum())
+        counts = event_counts(head)
         if self._surveyed is not None and self._part_ns is not None:
             counts[~self._surveyed.within(*self._part_ns)] = 0
         places = np.concatenate([[0], np.cumsum(counts)])
         events = np.zeros(int(places[-1]), dtype=EVENT_DTYPE)
         columns = {name: events[name] for name in hwt.EVENT_DTYPE.names or ()}
         in_file = np.argsort(mine["position"], kind="stable")
-        for one in in_file[counts[in_file] > 0].tolist():
-            place, position = int(places[one]), int(mine["position"][one])
-            data = self._chunk(position, 0, int(counts[one]) * _EVENT_BYTES)
-            if not self._end_ns and self._taken_anew(mine[one]):
-                self._overwritten_events += int(counts[one])
-                data = b""
-                self._damaged_bytes -= int(counts[one]) * _EVENT_BYTES  # its zeros are counted later
-            read = np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)
-            for name, column in columns.items():
-                column[place : place + len(read)] = read[name]
-            events["thread"][place : place + int(counts[one])] = index[one]
+        in_file = in_file[counts[in_file] > 0]
+        for first in range(0, len(in_file), AT_ONCE):
+            self._fill(columns, mine, in_file[first : first + AT_ONCE].tolist(), places)
+        events["thread"] = np.repeat(index, counts)
         for one in lasts.tolist():
             # A thread that set its own name did so at some time after its chunk began.
             if head["named"][one] == 1:
@@ -340,15 +315,26 @@ class _Reading:
         torn = mending.open_at_gaps(events, places[gaps + 1], index[gaps])
         return seen, self._without_contradictory(events, torn)
 
-    def _taken_anew(self, chunk: np.void) -> bool:
-        """Tell whether a chunk was overwritten since its header was read."""
-        now = np.frombuffer(
-            self._chunk(int(chunk["position"]), -hwt.CHUNK_HEADER_BYTES, hwt.CHUNK_HEADER_BYTES), hwt.CHUNK_DTYPE
-        )
-        if not len(now):
-            return True
-        head = now[0]
-        return bool(head["sequence"] != chunk["head"]["sequence"] or head["used"] < chunk["head"]["used"])
+    def _fill(
+        self,
+        columns: Mapping[str, NDArray[np.generic]],
+        mine: NDArray[np.void],
+        which: Sequence[int],
+        places: NDArray[np.int64],
+    ) -> None:
+        """Read the events of some chunks into their places in columns; what cannot be read stays 0."""
+        read, sizes, gone = self._stored.events(mine, which)
+        until = 0
+        for one, size in zip(which, sizes.tolist(), strict=True):
+            until += size
+            if one in gone:
+                lost = int(places[one + 1] - places[one])
+                self._overwritten_events += lost
+                self._damaged_bytes -= lost * _EVENT_BYTES  # its zeros are counted later
+                continue
+            place = int(places[one])
+            for name, column in columns.items():
+                column[place : place + size] = read[name][until - size : until]
 
     def _choose(
         self,
@@ -363,10 +349,9 @@ class _Reading:
         start_ns = max(self._start_ns, overwritten_ns + 1)
         if start_ns > (self._end_ns or known_until_ns or latest_ns):
             start_ns = self._start_ns  # a time after all events is damage
-        positions = mine["position"].tolist()
         found = survey(
             mine["head"],
-            lambda one, size: self._chunk(positions[one], 0, size),
+            lambda which: self._stored.events(mine, which)[:2],
             start_ns,
             self._end_ns or known_until_ns,
             latest_ns,
@@ -379,11 +364,11 @@ class _Reading:
 
     def _read_records(self, chunks: NDArray[np.void]) -> Tables:
         """Read the records, and the chunks with them anew if the process may have added some."""
-        chunks = chunks if self._end_ns else chunk_headers(self._file, self._header)
-        mine = chunks[self._sound(chunks, hwt.CHUNK_META, count=False)]
+        chunks = chunks if self._end_ns else self._stored.headers()
+        mine = chunks[Stored.sound(chunks, hwt.CHUNK_META)]
         for one in mine[np.argsort(mine["head"]["sequence"], kind="stable")]:
             used = int(one["head"]["used"])
-            data = self._chunk(int(one["position"]), 0, used)
+            data = self._stored.read(int(one["position"]), 0, used)
             self._damaged_bytes += used - len(data)
             self._records.add(int(one["head"]["owner"]), data)
         return self._records.tables(has_gil=self._process.gil_enabled)
