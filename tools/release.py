@@ -17,28 +17,44 @@ KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "R
 _VERSION_LINE = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE)
 # PEP 440 without epochs, local versions and post releases.
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
+_AREA_LINE = re.compile(r"^#### (.+)$", re.MULTILINE)
+_RELEASE_LINE = re.compile(r"^## \d", re.MULTILINE)
 _UNRELEASED = "## Unreleased\n\nSee `changelog.d/`.\n"
 
 
 def gathered(fragments: list[Path]) -> str:
-    """Return the sections of a release: one list per kind, with the fragments in the order of issues.
+    """Return the sections of a release: one per kind, with a list for each area, in the order of issues.
+
+    A line `#### AREA` in a fragment opens an area. Items of one area stand together, whatever their fragments, and items
+    above the first such line come before all areas.
 
     Raises:
         ValueError: A fragment's name has no issue or no kind.
     """
-    by_kind: dict[str, list[tuple[int, str]]] = {}
+    named = []
     for path in fragments:
         match = re.fullmatch(rf"(\d+)\.({'|'.join(KINDS)})\.md", path.name)
         if match is None:
             raise ValueError(f"{path.name} is no fragment; expected ISSUE.KIND.md, with a kind of {', '.join(KINDS)}")
-        text = path.read_text("utf-8").strip()
-        by_kind.setdefault(match[2], []).append((int(match[1]), text if text.startswith("- ") else f"- {_hung(text)}"))
+        named.append((int(match[1]), match[2], path))
+    by_kind: dict[str, dict[str, list[str]]] = {}
+    for _, kind, path in sorted(named):
+        areas = by_kind.setdefault(kind, {"": []})
+        before, *rest = _AREA_LINE.split(path.read_text("utf-8"))
+        for area, items in [("", before), *zip(rest[::2], rest[1::2], strict=True)]:
+            text = items.strip()
+            if text:
+                areas.setdefault(area, []).append(text if text.startswith("- ") else f"- {_hung(text)}")
     sections = [
-        f"### {heading}\n\n" + "\n".join(text for _, text in sorted(by_kind[kind]))
+        f"### {heading}\n\n" + "\n\n".join(_list(area, items) for area, items in by_kind[kind].items() if items)
         for kind, heading in KINDS.items()
         if kind in by_kind
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _list(area: str, items: list[str]) -> str:
+    return (f"#### {area}\n\n" if area else "") + "\n".join(items)
 
 
 def _hung(text: str) -> str:
@@ -74,6 +90,12 @@ def release(new: str) -> None:
     text = log.read_text("utf-8")
     if _UNRELEASED not in text:
         raise ValueError(f"CHANGELOG.md has no section like {_UNRELEASED!r} to put the release below")
+    mending = [path.name for path in fragments if ".added." not in path.name]
+    if mending and not _RELEASE_LINE.search(text):
+        print(
+            f"note: {', '.join(mending)}: no release has what they change, fix or remove; see changelog.d/README.md",
+            file=sys.stderr,
+        )
     section = f"{_UNRELEASED}\n## {new} - {today}\n\n{gathered(fragments)}"
     package.write_text(_VERSION_LINE.sub(f'__version__ = "{new}"', package.read_text("utf-8")), "utf-8")
     log.write_text(text.replace(_UNRELEASED, section), "utf-8")

@@ -35,6 +35,36 @@ def test_fragments_are_gathered_by_kind_and_issue(project):
     )
 
 
+def test_items_of_one_area_stand_together(project):
+    """An area has one heading, at the place of its first issue; items without an area come before all areas."""
+    for path in (project / "changelog.d").glob("[0-9]*.md"):
+        path.unlink()
+    (project / "changelog.d" / "2.added.md").write_text("- It needs Linux.\n\n#### Measure\n\n- A lab.\n")
+    (project / "changelog.d" / "4.added.md").write_text("#### Show\n\n- A trace.\n  It has lines.\n- A page.\n")
+    (project / "changelog.d" / "11.added.md").write_text("#### Measure\n- A doctor.\n")
+    (project / "changelog.d" / "12.added.md").write_text("- It needs glibc.\n")
+
+    text = release.gathered(sorted((project / "changelog.d").glob("[0-9]*.md")))
+
+    assert text == (
+        "### Added\n\n- It needs Linux.\n- It needs glibc.\n\n"
+        "#### Measure\n\n- A lab.\n- A doctor.\n\n#### Show\n\n- A trace.\n  It has lines.\n- A page.\n"
+    )
+
+
+def test_the_first_release_notes_fragments_that_mend_what_was_never_released(project, capsys):
+    """The note names such a fragment at the first release; a later release may mend something of an earlier one."""
+    assert release.main(["0.2.0"]) == 0
+
+    assert "note: 7.fixed.md: no release has" in capsys.readouterr().err
+
+    (project / "changelog.d" / "8.fixed.md").write_text("- A trace of a thread is whole.\n")
+    assert release.main(["0.2.1"]) == 0
+
+    assert "note:" not in capsys.readouterr().err
+    assert (project / "CHANGELOG.md").read_text().count("### Fixed") == 2
+
+
 def test_a_release_writes_version_and_changelog_and_empties_the_folder(project):
     """Tag, version and changelog agree after the release and not before it, and the fragments are gone."""
     assert release.checked("v0.2.0") != []
@@ -78,8 +108,8 @@ def test_a_fragment_of_an_unknown_kind_is_refused(project, capsys):
 
 
 def test_the_projects_own_fragments_can_be_gathered():
-    """Every fragment in the repository has an issue and a kind, and every section is a list."""
+    """Every fragment in the repository has an issue and a kind, and every section has lists only, below its areas."""
     text = release.gathered(sorted((release.ROOT / "changelog.d").glob("[0-9]*.md")))
 
-    assert text.count("### ") <= len(release.KINDS)
-    assert all(line.startswith(("- ", "  ", "### ")) for line in text.splitlines() if line)
+    assert len([line for line in text.splitlines() if line.startswith("### ")]) <= len(release.KINDS)
+    assert all(line.startswith(("- ", "  ", "### ", "#### ")) for line in text.splitlines() if line)
