@@ -169,6 +169,18 @@ def test_the_command_alone_shows_five_ways_in_80_columns(capsys):
     assert said.err == ""
 
 
+@pytest.mark.parametrize("command", [None, *_COMMANDS])
+def test_help_fits_80_columns(command, capsys, monkeypatch):
+    """No line of a command's help is broken by a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    with pytest.raises(SystemExit) as end:
+        main(["--help"] if command is None else [command, "--help"])
+
+    assert end.value.code == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_is_printed(shell, capsys):
     """The completion script of each shell names the commands."""

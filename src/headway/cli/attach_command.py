@@ -34,13 +34,13 @@ Exit codes:
   0              the process has CPython's own behaviour again
   2              bad argument
   5              no native library
-  7              neither the process nor one below it could be recorded; one could not
-                 be told to stop (it then stops by itself); the watchdog removed the
-                 policy; or the recording or the policy ended early because this
-                 command or the machine was suspended
+  7              neither the process nor one below it could be recorded; one
+                 could not be told to stop (it then stops by itself); the
+                 watchdog removed the policy; or the recording or the policy
+                 ended early because this command or the machine was suspended
   8              no such policy for this process
-  130, 143, 129  a signal ended the command before the recording began, or a second
-                 signal before everything had ended in order
+  130, 143, 129  a signal ended the command before the recording began, or a
+                 second signal before everything had ended in order
 
 Examples:
   headway attach 4711 --duration 10

@@ -5,10 +5,10 @@ the work of interpreters. Each is measured in several rounds, so that the table
 shows how much a figure changes from round to round.
 
 Simulations use the calibration in the cache folder. They make a new one if
-there is none, or if it is from another machine, kernel or number of cores, or is
-30 days old. Calibrate while nothing else runs, and close in time to the program
-that you want to predict: on a virtual machine two calibrations may differ by a
-factor of two.
+there is none, or if it is from another machine, kernel or number of cores, or
+is 30 days old. Calibrate while nothing else runs, and close in time to the
+program that you want to predict: on a virtual machine two calibrations may
+differ by a factor of two.
 """
 
 import argparse

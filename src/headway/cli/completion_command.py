@@ -1,9 +1,13 @@
 """Print the completion of this command for a shell.
 
-For bash:  headway completion bash > ~/.local/share/bash-completion/completions/headway
-For zsh:   headway completion zsh > ~/.zfunc/_headway    (a folder of $fpath)
-For tcsh:  headway completion tcsh > ~/.headway.tcsh; source ~/.headway.tcsh
-For fish:  headway completion fish > ~/.config/fish/completions/headway.fish
+For bash:
+  headway completion bash > ~/.local/share/bash-completion/completions/headway
+For zsh, into a folder of $fpath:
+  headway completion zsh > ~/.zfunc/_headway
+For tcsh:
+  headway completion tcsh > ~/.headway.tcsh; source ~/.headway.tcsh
+For fish:
+  headway completion fish > ~/.config/fish/completions/headway.fish
 """
 
 import argparse

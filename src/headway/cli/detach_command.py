@@ -3,9 +3,9 @@
 It does not matter how the recording or the policy began: by `headway attach`,
 `top`, `trace` or `run`, or by the program's own calls of `headway.trace()` and
 `headway.schedule()`. The process continues under CPython's own behaviour, and
-the events recorded so far stay readable. A process under `headway watch` is watched
-again only after its restart. The command acts on this process alone and not on
-its children. The requirements and the waiting time are those of
+the events recorded so far stay readable. A process under `headway watch` is
+watched again only after its restart. The command acts on this process alone and
+not on its children. The requirements and the waiting time are those of
 `headway attach`.
 
 Exit codes: 0, nothing of Headway is active in the process now; 7, the process

@@ -3,8 +3,8 @@
 If the process is not recorded yet, Headway attaches to it, counts while you
 watch, and leaves the process as it was. A program named after -- is started and
 counted; when you quit, it ends as if by Ctrl-C. Its output goes to the file of
---output. Without --output, it goes to stderr; while the table is painted over on
-a terminal, only the last lines are kept, and shown at the end.
+--output. Without --output, it goes to stderr; while the table is painted over
+on a terminal, only the last lines are kept, and shown at the end.
 
 Shares and rates are of the last interval. Percentiles and the worst wait are of
 the last seconds (--window); percentiles are exact to within a factor of two.

@@ -37,7 +37,7 @@ _EPILOG = """examples:
   headway whatif app.hwt --policy fair
   headway whatif app.hwt --switch-interval 0.0005 --without burner
   headway whatif app.hwt --threads cpu:8 --cores 4
-  headway whatif app.hwt --shorten app.py:42=0.5  line 42 holds the GIL half as long
+  headway whatif app.hwt --shorten app.py:42=0.5  line 42: holds half as long
   headway whatif app.hwt --policy fair --html fair.html
 """
 
