@@ -1,8 +1,9 @@
-"""The folders of sockets: what is left of owners that were killed is removed, and nothing else."""
+"""The door's socket: its folder, of which only what killed owners left is removed, and the answers that are given there."""
 
 import errno
 import os
 import socket
+import struct
 import tempfile
 import time
 from pathlib import Path
@@ -132,3 +133,68 @@ def test_a_process_that_has_ended_is_told_once():
         reception.close()
         os.close(reading)
         os.close(writing)
+
+
+@pytest.fixture
+def asked():
+    """Return a function that sends a message to a new door, with descriptors, and returns the answer and what was called."""
+    opened = []
+
+    def ask(magic, *descriptors, family_off=0, counts_of=None):
+        calls = []
+        one = door.Door()
+        reception = door.Reception(one, lambda _, pid: calls.append(pid), calls.append, counts_of)
+        opened.append(reception)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+            caller.connect(str(one.path))
+            socket.send_fds(caller, [struct.pack("<QQ", magic, one.family ^ family_off)], descriptors)
+            while reception.answer(0):  # first the call, then what it says
+                pass
+            caller.settimeout(0)  # an answer, or the end of the connection, is there by now
+            return caller.recv(1000), calls
+
+    yield ask
+    for one in opened:
+        one.close()
+
+
+QUESTION = struct.unpack("<QQ", door.Door.question(0))[0]
+
+
+def test_a_process_that_asks_is_told_its_own_counts(asked):
+    """The kernel says which process asks, and a process that does not know the launch's number is told nothing."""
+
+    def counts_of(pid):
+        return f"of {pid}".encode()
+
+    assert asked(QUESTION, counts_of=counts_of) == (f"of {os.getpid()}".encode(), [])
+    assert asked(QUESTION, family_off=1, counts_of=counts_of) == (b"", [])
+    assert asked(QUESTION + 1, counts_of=counts_of) == (b"", [])
+
+
+def test_a_collector_of_a_trace_has_no_counts(asked):
+    """The question ends without an answer, is no process that calls, and does not hang; nor does that of a stranger."""
+    assert asked(QUESTION) == (b"", [])
+    assert asked(QUESTION, counts_of=lambda _: b"") == (b"", [])
+
+
+def test_a_hello_is_no_question(asked):
+    """A process that begins to record is let in as before, and gets no answer."""
+    with open(os.devnull, "rb") as memory:
+        found = asked(door.HELLO_MAGIC, memory.fileno(), counts_of=lambda _: b"counts")
+    assert found == (b"", [os.getpid()])
+    assert asked(door.HELLO_MAGIC, counts_of=lambda _: b"counts") == (b"", ["Too many open files"])
+
+
+def test_who_asks_and_hangs_up_disturbs_nobody():
+    """An answer that nobody takes is no process that cannot be watched."""
+    said, one = [], door.Door()
+    reception = door.Reception(one, lambda *_: None, said.append, lambda _: b"counts")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.connect(str(one.path))
+        caller.sendall(door.Door.question(one.family))
+    while reception.answer(0):
+        pass
+    reception.close()
+
+    assert said == []

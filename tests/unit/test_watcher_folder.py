@@ -186,7 +186,7 @@ def test_the_time_of_a_stall_counts_for_each_of_its_causes(make, tmp_path):
     ]
     watcher._learn(report, {"stalls": stalls, "told": {}})
 
-    assert watcher._counts == {
+    assert watcher.totals().stalls == {
         ("event loop", "own code"): (1, 1.0),
         ("event loop", "no core"): (0, 0.25),
         ("event loop", "GIL"): (1, 1.0),

@@ -2,6 +2,9 @@
 
 A process that records does not touch a file system (native/trace/session.h). The process sends the descriptor of its
 memory to our socket, and keeps nothing open. From then on the reception's owner knows the process, until it is gone.
+
+A process that is watched may also ask for its own counts (headway.live.own_counts). The answer is one JSON object, or
+nothing where none are kept, as behind a trace's collector.
 """
 
 import contextlib
@@ -27,9 +30,12 @@ PROCESS_MEMORY_BYTES = 128 << 20
 
 A memory that claims more is refused (HW_COLLECT_MOST_BYTES of native/include/headway/collect.h)."""
 HELLO_MAGIC = 0x0A315448574F4C48
+_QUESTION_MAGIC = 0x0A315448574B5341
 _HELLO = struct.Struct("<QQ")
+"""What a process sends: a magic number and the launch's number; a hello has a descriptor beside it."""
 _HELLO_S = 5.0
 """How long a process that has called may take to send its hello."""
+_CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 4096
 _MOST_PATH_BYTES = 107
 """The longest path of a Unix socket (sun_path of unix(7), without the NUL)."""
@@ -84,6 +90,11 @@ class Door:
         door.socket = socket.socket(fileno=descriptor)
         return door
 
+    @staticmethod
+    def question(family: int) -> bytes:
+        """Return the message by which a process of a launch asks for its own counts."""
+        return _HELLO.pack(_QUESTION_MAGIC, family)
+
     def environment(self) -> dict[str, str]:
         """Return the variables by which a process's recorder finds the door."""
         found = {
@@ -129,17 +140,26 @@ def _beyond_the_streams(one: socket.socket) -> socket.socket:
 class Reception:
     """Answers at a door. Closing the reception closes the door, too."""
 
-    def __init__(self, door: Door, begin: Callable[[int, int], None], fail: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        door: Door,
+        begin: Callable[[int, int], None],
+        fail: Callable[[str], None],
+        counts_of: Callable[[int], bytes] | None = None,
+    ) -> None:
         """Begin to answer.
 
         Args:
             door: Where processes call.
             begin: Called with a memory's descriptor, which is closed afterwards, and the process's id. Raises OSError.
             fail: Called with the reason why a calling process is not recorded; the process itself cannot be told.
+            counts_of: Called with the id of a process that asks for its own counts; returns the answer, b"" for none.
+                None: there are no counts.
         """
         self._door = door
         self._begin = begin
         self._fail = fail
+        self._counts_of = counts_of
         self._callers: dict[socket.socket, float] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(door.socket, selectors.EVENT_READ)
@@ -202,11 +222,15 @@ class Reception:
         descriptors: list[int] = []
         try:
             text, descriptors, _, _ = socket.recv_fds(caller, _HELLO.size, 1)
-            if len(text) == _HELLO.size and _HELLO.unpack(text) == (HELLO_MAGIC, self._door.family):
-                credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-                if descriptors:
-                    self._begin(descriptors[0], struct.unpack("3i", credentials)[0])
-                else:
+            magic, family = _HELLO.unpack(text) if len(text) == _HELLO.size else (0, 0)
+            if family == self._door.family:
+                credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                pid = _CREDENTIALS.unpack(credentials)[0]
+                if magic == _QUESTION_MAGIC:
+                    self._tell(caller, pid)
+                elif magic == HELLO_MAGIC and descriptors:
+                    self._begin(descriptors[0], pid)
+                elif magic == HELLO_MAGIC:
                     self._fail(os.strerror(errno.EMFILE))
         except BlockingIOError:
             return
@@ -216,6 +240,13 @@ class Reception:
             for one in descriptors:
                 os.close(one)
         self._hang_up(caller)
+
+    def _tell(self, caller: socket.socket, pid: int) -> None:
+        """Answer a process that asks for its own counts. Only the kernel's word counts for which process asks."""
+        answer = self._counts_of(pid) if self._counts_of is not None and pid > 0 else b""
+        if answer:
+            with contextlib.suppress(OSError):  # the caller may have given up; the answer fits the socket's buffer
+                caller.send(answer)
 
     def close(self) -> None:
         """Hang up on all callers, and close the door."""

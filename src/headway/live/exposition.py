@@ -3,7 +3,6 @@
 Needs no prometheus_client: the watcher uses only the standard library.
 """
 
-import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,24 +11,22 @@ from typing import Final, final
 
 from headway.live.ring import Ring
 from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, TIMES, Roles, RoleTotals, cumulative, series
+from headway.live.watchers_counts import (
+    DELAY,
+    DELAY_NAME,
+    STALL_TIME,
+    STALLS,
+    EndedStalls,
+    Stalls,
+    add_stalls,
+    all_kinds,
+    laps_below,
+)
 
-__all__ = ["STALL_CAUSES", "STALL_KINDS", "ServiceTotals", "Totals", "exposition"]
+__all__ = ["ServiceTotals", "Totals", "exposition"]
 
-_LAP_POWERS: Final = range(20, 36)
-"""The bounds of the histogram of event loops' delay, as powers of two in nanoseconds: 1 ms to 34 s."""
 _MOST_SERIES: Final = 100
 """The largest number of series by role, over all processes that a service ever had."""
-STALL_KINDS: Final = ("event loop", "request", "thread")
-STALL_CAUSES: Final = (
-    "own code",
-    "GIL",
-    "no core",
-    "garbage collection",
-    "stopped process",
-    "blocking call",
-    "unexplained",
-)
-"""The values of traces.analysis.stall_model, which needs numpy; a test holds these against those."""
 _CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 
 
@@ -38,8 +35,7 @@ _CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 class Totals:
     """The counts so far; none of them ever decreases, except `processes`."""
 
-    stalls: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
-    """(number, seconds) of stalls, by kind and cause: a stall counts for its main cause, and each of its parts for its own."""
+    stalls: Stalls = field(default_factory=dict)
     roles: dict[tuple[int, str], RoleTotals] = field(default_factory=dict)
     """Totals by GIL and role."""
     laps: list[int] = field(default_factory=list)
@@ -68,6 +64,7 @@ class ServiceTotals:
         """Begin with empty totals."""
         self._lock = threading.Lock()  # protects the other attributes
         self._ended = Totals()
+        self._stalls: Stalls = {}
         self._roles: dict[Ring, Roles] = {}
         self._names: set[tuple[int, str]] = set()
         """The keys of the first _MOST_SERIES series; later roles count as `other`."""
@@ -85,6 +82,11 @@ class ServiceTotals:
             found.setdefault(key, RoleTotals()).add(one)
         return found
 
+    def add_stalls(self, stalls: EndedStalls) -> None:
+        """Add stalls that are over."""
+        with self._lock:
+            add_stalls(self._stalls, stalls)
+
     def end(self, ring: Ring, now_ns: int) -> None:
         """Keep the counts of a process that has ended; its ring may be closed after this."""
         with self._lock:
@@ -97,6 +99,7 @@ class ServiceTotals:
         found = Totals()
         with self._lock:
             found.add(self._ended.roles, self._ended.laps, self._ended.laps_ns)
+            found.stalls = dict(self._stalls)
             for ring in rings:
                 if ring not in self._over:
                     found.add(self._read(ring, now_ns), ring.laps.lengths, ring.laps.lengths_ns)
@@ -126,27 +129,18 @@ def _histogram(name: str, labels: str, below: Iterable[tuple[float, int]], count
 
 def exposition(totals: Totals) -> Iterator[str]:
     """Yield the lines of Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats)."""
-    # rate() and increase() do not see the first stall of a series that begins with it.
-    none = dict.fromkeys(itertools.product(STALL_KINDS, STALL_CAUSES), (0, 0.0))
-    stalls = sorted((none | totals.stalls).items())
-    yield from _head("headway_stalls_total", "counter", "Stalls, by kind and main cause.")
+    stalls = all_kinds(totals.stalls)
+    yield from _head("headway_stalls_total", "counter", STALLS)
     for (kind, cause), (count, _) in stalls:
         yield f"headway_stalls_total{{{_labels(kind=kind, cause=cause)}}} {count}"
-    yield from _head(
-        "headway_stalls_seconds_total",
-        "counter",
-        "Time of stalls, in seconds, by kind and cause: a stall may have several.",
-    )
+    yield from _head("headway_stalls_seconds_total", "counter", STALL_TIME)
     for (kind, cause), (_, sum_s) in stalls:
         yield f"headway_stalls_seconds_total{{{_labels(kind=kind, cause=cause)}}} {sum_s!r}"
     yield from _head("headway_watched_processes", "gauge", "Number of processes that are watched now.")
     yield f"headway_watched_processes {totals.processes}"
-    name = "asyncio_eventloop_delay_seconds"
-    what = "Time of event loops from their first step after a poll of their connections to the next poll."
-    # A stall does have that time, from the threads' accounts: see ring.look(). A histogram of laps alone cannot.
-    yield from _head(name, "histogram", f"{what} The time without a core before that step does not count.")
-    laps = [(2**power / 1e9, sum(totals.laps[: power + 1])) for power in _LAP_POWERS]
-    yield from _histogram(name, "", laps, sum(totals.laps), totals.laps_ns / 1e9)
+    name = f"{DELAY_NAME.replace('.', '_')}_seconds"
+    yield from _head(name, "histogram", DELAY)
+    yield from _histogram(name, "", laps_below(totals.laps), sum(totals.laps), totals.laps_ns / 1e9)
     roles = sorted(totals.roles.items())
     for shown in HISTOGRAMS:
         yield from _head(shown.prometheus_name, "histogram", shown.what)

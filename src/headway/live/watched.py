@@ -1,13 +1,16 @@
 """One watched process, and the state of the reports on its stalls."""
 
+import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, final
 
 from headway.live.ring import Ring
 from headway.live.told import Told
+from headway.live.watchers_counts import Counts, Stalls
 
-__all__ = ["AGAIN_NS", "MANY", "RARELY_NS", "Doubt", "Watched"]
+__all__ = ["AGAIN_NS", "MANY", "RARELY_NS", "Doubt", "Watched", "counts_of"]
 
 AGAIN_NS: Final = 2_000_000_000
 """The shortest pause between two reports of a process."""
@@ -83,6 +86,10 @@ class Watched:
     grown_ns: int = 0
     """When a stall that goes on is to be reported again; 0: none is."""
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=MANY))
+    since_ns: int = field(default_factory=time.monotonic_ns)
+    """When the watch of this process began."""
+    stalls: Stalls = field(default_factory=dict)
+    """The stalls of this process that are over."""
 
     @property
     def doubts(self) -> tuple[Doubt, Doubt]:
@@ -113,3 +120,11 @@ class Watched:
         more = after.open_loops > before.open_loops
         self.open_ns = (now_ns if more else self.open_ns or now_ns) if after.open_loops else 0
         self.is_told = self.is_told and after.open_loops > 0 and not more
+
+
+def counts_of(watched: Iterable[Watched], pid: int) -> bytes:
+    """Return the counts of a process that asks for its own; b"": it is not watched, or its stalls cannot be told."""
+    for one in watched:
+        if one.ring.pid == pid and one.ring.tells and not one.ring.gone:
+            return Counts(one.since_ns, one.ring.laps.lengths, one.ring.laps.lengths_ns, one.stalls).to_json()
+    return b""

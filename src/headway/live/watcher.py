@@ -31,7 +31,8 @@ from headway.live.outlived import Outlived, let_go_of_stderr
 from headway.live.ring import Ring
 from headway.live.unreached import Unreached
 from headway.live.untold import Untold
-from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched
+from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched, counts_of
+from headway.live.watchers_counts import add_stalls
 from headway.native import Wakes, wait_for_threads
 
 __all__ = ["main"]
@@ -96,7 +97,7 @@ class Watcher:
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
-        self._reception = Reception(door, self._begin, lambda why: self.say(f"a process is not watched: {why}"))
+        self._reception = Reception(door, self._begin, self._say_refused, lambda pid: counts_of(self._rings, pid))
         self._dump, self._asked_ns = False, 0
         """When a recording was last requested."""
         self._unanswered_ns = 0
@@ -106,8 +107,6 @@ class Watcher:
         self._said: set[str] = set()
         self._unwritten = ""
         """What was said last of a recording that could not be written."""
-        self._counts: dict[tuple[str, str], tuple[int, float]] = {}
-        """(number, seconds) of stalls, by kind and cause: a stall counts for its main cause, and each of its parts for its own."""
         self._service = ServiceTotals()
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, options.limits.shortest_ns / 1e9 / _TICKS))
 
@@ -128,9 +127,7 @@ class Watcher:
 
     def totals(self) -> Totals:
         """Return the totals up to now, over all processes. Any thread may call it."""
-        found = self._service.now([one.ring for one in list(self._rings)], time.monotonic_ns())
-        found.stalls = dict(self._counts)
-        return found
+        return self._service.now([one.ring for one in list(self._rings)], time.monotonic_ns())
 
     def _remove_oldest(self) -> None:
         remove_oldest(self._folder, self._options.name, self._options.keep, self._written)
@@ -176,6 +173,9 @@ class Watcher:
             self._said.add(text)
             with contextlib.suppress(OSError):
                 os.write(2, f"headway: {text}\n".encode())
+
+    def _say_refused(self, why: str) -> None:
+        self.say(f"a process is not watched: {why}")
 
     def _begin(self, memory: int, pid: int) -> None:
         # The kernel has no id for a process in a PID namespace that we cannot see into: there may be several.
@@ -420,10 +420,8 @@ class Watcher:
         one, now_ns = report.watched, time.monotonic_ns()
         one.told.update(found["told"], found.get("parts"))
         one.grown_ns = one.told.grown_ns(one.reported_ns)
-        for kind, main_cause, parts in found["stalls"]:
-            for number, cause, time_s in [(1, main_cause, 0.0), *((0, *part) for part in parts)]:
-                count, sum_s = self._counts.get((kind, cause), (0, 0.0))
-                self._counts[kind, cause] = (count + number, sum_s + time_s)
+        self._service.add_stalls(found["stalls"])
+        add_stalls(one.stalls, found["stalls"])
         for doubt in one.doubts:
             doubt.learn(found=bool(found["told"]) or report.asked, not_before_ns=one.not_before_ns)
         if found["told"] or report.asked:

@@ -24,7 +24,7 @@ from headway.live.own_recorder import session_lock, the_recorder
 from headway.live.preset import preset_folder, reason_of, say, say_unwatched
 from headway.live.readable import becomes_readable
 
-__all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
+__all__ = ["Watch", "check_address", "check_folder", "join", "own_door", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -382,15 +382,35 @@ def _limits(over_s: float, requests_over_s: float, ring_bytes: int) -> Limits:
 _DOOR: Final = ("HEADWAY_TRACE_FAMILY", "HEADWAY_TRACE_BYTES", "HEADWAY_TRACE_DOOR")
 
 
-def _enter(recorder: Recorder, door: str) -> None:
-    """Connect this process to the watcher at a door. Raises RecordingError."""
+def _parts(door: str) -> tuple[int, int, str, int]:
+    """Return the values of `_DOOR` and the watcher's id of a `Watch.door`. Raises ValueError."""
     family, memory_bytes, rest = door.split(" ", 2)
     path, watcher = rest.rsplit(" ", 1)
+    return int(family), int(memory_bytes), path, int(watcher)
+
+
+def own_door() -> tuple[str, int] | None:
+    """Return the socket of this process's watcher, and the launch's number; None if no watcher watches this process."""
+    found = _watch
+    with contextlib.suppress(ValueError):
+        if found is not None and found.door:
+            family, _, path, _ = _parts(found.door)
+            return path, family
+        # Under `headway watch`. A trace's collector is no watcher.
+        path = os.environ.get("HEADWAY_TRACE_DOOR", "")
+        if path and int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")):
+            return path, int(os.environ.get("HEADWAY_TRACE_FAMILY", "0"))
+    return None
+
+
+def _enter(recorder: Recorder, door: str) -> None:
+    """Connect this process to the watcher at a door. Raises RecordingError."""
+    family, memory_bytes, path, watcher = _parts(door)
     try:
         with session_lock:  # else another thread that asks for its times may count again after the stop
             recorder.stop()  # a recorder that only counts
-            recorder.start(path, int(family), int(memory_bytes))
-        let_watch(recorder, int(watcher))
+            recorder.start(path, family, memory_bytes)
+        let_watch(recorder, watcher)
     except UnfitError as error:
         raise RecordingError(f"this process cannot be watched: {error}") from error
 
