@@ -123,7 +123,7 @@ def metrics() -> Iterator[str]:
     yield "# Metrics"
     yield ""
     yield "`headway watch --listen` serves these for Prometheus; this page is made from the code that writes them."
-    yield "The guide [live](../guides/live.md) tells how to read them."
+    yield "The guide [live](../guides/live.md) tells how to read them, which of them a process has itself, and OpenTelemetry's names."
     yield ""
     yield "| name | kind | meaning | labels |"
     yield "|---|---|---|---|"

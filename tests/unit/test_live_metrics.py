@@ -20,7 +20,9 @@ from headway.errors import NativeError
 from headway.live import metrics, slots
 from headway.live.exposition import ServiceTotals, Totals, exposition
 from headway.live.otel_exporter import GilExporter
+from headway.live.own_counts import OwnCounts
 from headway.live.roles import OTHER, Roles, RoleTotals, cumulative, normalised, series
+from headway.live.watchers_counts import Counts
 from headway.traces.analysis.stall_model import Cause, StallKind
 
 
@@ -298,6 +300,9 @@ def test_old_names_stay_for_one_release():
         "cpython_gil_wait_time_seconds",
         "cpython_gil_handoffs",
         "cpython_gil_enabled",
+        "asyncio_eventloop_delay_seconds",
+        "headway_stalls",
+        "headway_stalls_seconds",
     }
     assert both - new == {
         "python_gil_hold_seconds",
@@ -370,6 +375,69 @@ def test_opentelemetry_s_counters_go_on_in_a_forked_child(held):
     provider.shutdown()
 
     assert found == [pytest.approx(50e-9), pytest.approx(7e-9)]
+
+
+COUNTED = Counts(5, [0] * 22 + [3] + [0] * 17, 9_000_000, {("event loop", "GIL"): (2, 0.5)})
+
+
+def test_opentelemetry_has_the_stalls_of_a_watched_process(held, monkeypatch):
+    """Each kind and cause has its number and its time, from 0 on, under attributes with namespaces."""
+    monkeypatch.setattr(OwnCounts, "now", lambda _: COUNTED)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    metrics.instrument(provider, old_names=False)
+    (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
+    provider.shutdown()
+    by_name = {one.name: one for one in scope.metrics}
+
+    for name, unit, value in (("headway.stalls", "{stall}", 2), ("headway.stall.time", "s", 0.5)):
+        points = {
+            (one.attributes.pop("headway.stall.kind"), one.attributes.pop("headway.stall.cause")): one
+            for one in by_name[name].data.data_points
+        }
+        assert by_name[name].unit == unit
+        assert {key: one.value for key, one in points.items() if one.value} == {("event loop", "GIL"): value}
+        assert set(points) == {(kind.value, cause.value) for kind in StallKind for cause in Cause}
+        assert not any(one.attributes for one in points.values())
+
+
+def test_prometheus_has_the_counts_of_a_watched_process_as_its_watcher_serves_them(held, monkeypatch):
+    """Names, labels, bounds and figures are the watcher's own, for this process alone."""
+    monkeypatch.setattr(OwnCounts, "now", lambda _: COUNTED)
+    registry = CollectorRegistry()
+    registry.register(metrics.GilCollector(old_names=False))
+    served = "\n".join(exposition(Totals(COUNTED.stalls, laps=list(COUNTED.laps), laps_ns=COUNTED.laps_ns))) + "\n"
+
+    def ours(text):
+        return {
+            (one.name, *sorted(one.labels.items())): one.value
+            for family in parse(text)
+            for one in family.samples
+            if one.name.startswith(("asyncio", "headway_stalls"))
+        }
+
+    found = ours(generate_latest(registry).decode())
+    assert found == ours(served)
+    assert found["headway_stalls_total", ("cause", "GIL"), ("kind", "event loop")] == 2
+    assert found["asyncio_eventloop_delay_seconds_count",] == 3
+
+
+def test_a_process_that_is_not_watched_has_no_metrics_of_stalls(held, monkeypatch):
+    """No figures are better than zeros: nobody has looked for stalls."""
+    monkeypatch.setattr(OwnCounts, "now", lambda _: None)
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    registry.register(metrics.GilCollector(old_names=False))
+    provider = MeterProvider([reader])
+    metrics.instrument(provider, old_names=False)
+    (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
+    provider.shutdown()
+
+    assert "cpython.gil.hold.time" in {one.name for one in scope.metrics}
+    assert not any(one.data.data_points for one in scope.metrics if one.name.startswith("headway"))
+    text = generate_latest(registry).decode()
+    assert "cpython_gil_hold_time_seconds_total" in text
+    assert "headway_stalls" not in text
+    assert "asyncio_eventloop" not in text
 
 
 def test_no_role_at_all_is_an_error():

@@ -6,9 +6,12 @@
 OpenTelemetry's histograms come from `headway.live.otel_exporter`. Names follow OpenTelemetry's rules for runtimes
 (`cpython.*`, units s and {handoff}); Prometheus' names are derived from these.
 
+In a process that is watched (`headway watch`, `headway.watch()`, $HEADWAY_WATCH) the event loops' delay and the stalls by
+cause are there, too. They are the watcher's counts of this process (`headway.live.own_counts`).
+
 The first scrape starts the counting if this process is not recorded already. Threads are grouped by role
-(`headway.live.roles`). A scrape reads our own memory, and never waits for another thread. After fork() the child's
-counters begin at 0; the instruments' go on from the parent's, as those of OpenTelemetry's SDK do.
+(`headway.live.roles`). A scrape reads our own memory, asks the watcher if there is one, and never waits for another thread.
+After fork() the child's counters begin at 0; the instruments' go on from the parent's, as those of OpenTelemetry's SDK do.
 """
 
 import logging
@@ -21,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headway.errors import HeadwayError, RecordingError
+from headway.live.own_counts import OwnCounts
 from headway.live.recording import gil_times
 from headway.live.roles import (
     BOUNDS_S,
@@ -38,6 +42,7 @@ from headway.live.roles import (
     series,
 )
 from headway.live.watch import Watch, WatchEndedError
+from headway.live.watchers_counts import DELAY, DELAY_NAME, STALL_TIME, STALLS, Counts, all_kinds, laps_below
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
@@ -159,18 +164,20 @@ class GilCollector:
             old_names: Export the metrics' old names, too (`python_gil_*`), with a DeprecationWarning.
         """
         self._counting = Counting(role, max_roles)
+        self._own_counts = OwnCounts()
         self._old_names = old_names
         if old_names:
             _warn_of_old_names("python_gil_*")
 
     def describe(self) -> Iterable["Metric"]:
         """Return the metrics without samples, so that registering starts no counting."""
-        return list(self._families({}))
+        return [*self._families({}), *_watched_families(None)]
 
     def collect(self) -> Iterator["Metric"]:
         """Yield the metrics as of now; before each next metric, threads that wait for the GIL can run.
 
-        Where this process cannot be recorded there are none, and the log (`headway.gil`) says so once.
+        Where this process cannot be recorded there are none, and the log (`headway.gil`) says so once. Where no watcher
+        counts this process, its event loops' delay and its stalls are left out.
         """
         totals = self._counting.totals_if_any()
         if totals is None:
@@ -178,6 +185,9 @@ class GilCollector:
         for family in self._families(totals):
             yield family
             time.sleep(0)
+        counts = self._own_counts.now()
+        if counts is not None:
+            yield from _watched_families(counts)
 
     def _families(self, totals: dict[tuple[int, str], RoleTotals]) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -209,6 +219,23 @@ def _histogram(shown: Histogram, totals: dict[tuple[int, str], RoleTotals]) -> "
     for one in series(shown.which, totals.items()):
         family.add_metric([str(one.gil), one.role], _prometheus(one.buckets), sum_value=one.sum_s)
     return family
+
+
+def _watched_families(counts: Counts | None) -> "list[Metric]":
+    """Return the metrics that a watcher counts of this process, by the names that the watcher itself serves them with."""
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    delay = HistogramMetricFamily(f"{DELAY_NAME.replace('.', '_')}_seconds", DELAY)
+    labels = ["kind", "cause"]
+    stalls = CounterMetricFamily("headway_stalls", STALLS, labels=labels)
+    times = CounterMetricFamily("headway_stalls_seconds", STALL_TIME, labels=labels)
+    if counts is not None:
+        below = [(repr(bound), float(count)) for bound, count in laps_below(counts.laps)]
+        delay.add_metric([], [*below, ("+Inf", float(sum(counts.laps)))], sum_value=counts.laps_ns / 1e9)
+        for key, (number, time_s) in all_kinds(counts.stalls):
+            stalls.add_metric(key, number)
+            times.add_metric(key, time_s)
+    return [delay, stalls, times]
 
 
 def _by_role(totals: dict[tuple[int, str], RoleTotals]) -> dict[str, RoleTotals]:
@@ -250,6 +277,9 @@ def instrument(
 ) -> None:
     """Make the OpenTelemetry instruments cpython.gil.hold.time, .wait.time, .handoffs and .enabled.
 
+    In a process that is watched, headway.stalls and headway.stall.time have data, too: the number and the time of stalls,
+    with the attributes headway.stall.kind and headway.stall.cause.
+
     OpenTelemetry has no observable histogram, so the histograms are no instruments: see
     `headway.live.otel_exporter`.
 
@@ -267,6 +297,17 @@ def instrument(
     # The SDK's memory of the last values is forked, too: with delta temporality a child that began at 0 would send
     # negative values.
     counting = Counting(role, max_roles, goes_on=True)
+    own_counts = OwnCounts(goes_on=True)
+
+    def stalls(which: int) -> Callable[["CallbackOptions"], Iterable["Observation"]]:
+        def observed(_: "CallbackOptions") -> Iterable["Observation"]:
+            counts = own_counts.now()
+            return [
+                Observation(counted[which], {"headway.stall.kind": kind, "headway.stall.cause": cause})
+                for (kind, cause), counted in (all_kinds(counts.stalls) if counts is not None else ())
+            ]
+
+        return observed
 
     def handoffs(_: "CallbackOptions") -> Iterable["Observation"]:
         found = []
@@ -300,6 +341,8 @@ def instrument(
         meter.create_observable_counter(shown.name, [times(shown)], "s", shown.what)
     meter.create_observable_counter("cpython.gil.handoffs", [handoffs], "{handoff}", HANDOFFS)
     meter.create_observable_gauge("cpython.gil.enabled", [enabled], "1", "1: threads need the GIL to run.")
+    meter.create_observable_counter("headway.stalls", [stalls(0)], "{stall}", STALLS)
+    meter.create_observable_counter("headway.stall.time", [stalls(1)], "s", STALL_TIME)
     if not old_names:
         return
     _warn_of_old_names(
