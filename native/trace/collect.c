@@ -5,8 +5,8 @@
  * copied; when there are as many places as allowed, the place of the oldest closed event chunk is
  * reused. An event chunk that is closed is packed (pack.h), which makes most of them short. Short
  * chunks share places, so that neither a program that releases the GIL often nor one that begins
- * many short threads fills the file. A chunk that had a place of its own while it was open gives that
- * place up. For a moment the file then has the chunk twice: a reader takes the packed one.
+ * many short threads fills the file. A chunk that had a place of its own while it was open gives
+ * that place up. For a moment the file then has the chunk twice: a reader takes the packed one.
  *
  * Nothing that the memory says is used unchecked. A value that is checked is read once, and its
  * copy is used. */
