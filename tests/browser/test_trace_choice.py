@@ -106,3 +106,22 @@ def test_marks_lead_to_the_longest_waits_for_a_lock(open_page, tmp_path):
 
     assert page.locator(".selection h3").inner_text() == "one was off the GIL for 90 ms"
     assert page.locator(".selection .stack code").all_inner_texts() == ["serve"]
+
+
+def test_each_thread_of_a_pool_is_shown_on_request(open_page):
+    """Tables have a pool as one row; the row of each thread is made when a reader opens it, and only once."""
+    page = open_page(html_of(("", convoy(rounds=40, waiters=[f"conn-{number}" for number in range(20)]))))
+    matrix = page.locator("section:has(> h3)").filter(has_text="time that a thread waited behind").last
+
+    assert "conn-* x 20" in matrix.inner_text()
+    assert "conn-7" not in [cell.inner_text() for cell in matrix.locator("tbody th").all()]
+    assert matrix.locator("details table").count() == 0
+
+    matrix.get_by_text("Each thread (21)").click()
+    page.wait_for_function("document.querySelector('details[open] table') !== null")
+    assert matrix.locator("details th[scope=row]").all_inner_texts().count("conn-7") == 1
+    matrix.get_by_text("Each thread (21)").click()
+    page.wait_for_function("document.querySelector('details[open]') === null")
+    matrix.get_by_text("Each thread (21)").click()
+    page.wait_for_function("document.querySelector('details[open]') !== null")
+    assert matrix.locator("details table").count() == 1

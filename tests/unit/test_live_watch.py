@@ -74,7 +74,7 @@ def test_another_format_is_an_error(mapped):
     """A process recorded in another version of the format is named as such, and not misread."""
     mapped({"serial": 1}, version=99)
 
-    with pytest.raises(RecordingError, match="format 99, expected 2"):
+    with pytest.raises(RecordingError, match=f"format 99, expected {hwt.FORMAT_VERSION}"):
         Watch(os.getpid())
 
 

@@ -381,7 +381,7 @@ def test_json_has_the_documented_keys():
     gil = value["gils"][0]
 
     assert " ".join(value) == (
-        "version process window events switch_interval_ns wait_ns findings threads gils held waited longest_holds locks lock_waits what_if losses"
+        "version process window events switch_interval_ns wait_ns findings threads roles gils held waited longest_holds locks lock_waits what_if losses"
     )
     assert set(gil) == (
         {
@@ -397,7 +397,7 @@ def test_json_has_the_documented_keys():
             "forced",
             "handovers",
         }
-        | {"handover_ns", "nobody_ns", "off_core_ns", "blame", "timeline", "convoys"}
+        | {"handover_ns", "nobody_ns", "off_core_ns", "blame", "blame_by_role", "timeline", "convoys"}
     )
     assert set(gil["holds"]) == {field.name for field in fields(Distribution)}
     assert gil["blame"][0] == {

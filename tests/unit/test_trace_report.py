@@ -96,7 +96,7 @@ def test_shares_of_a_pool_are_of_the_time_for_which_its_threads_lived():
     ]
     shown = text_of(render_traces([analyse(replace(trace, threads=(*lives, trace.threads[10])))]), 200)
 
-    (row,) = [line for line in shown.splitlines() if "request-* x 10" in line]
+    row = next(line for line in shown.splitlines() if line.startswith("  request-* x 10 "))
     assert " ".join(row.split()[:11]) == "request-* x 10 10 ms 10 % 50 ms 50 %"
 
 

@@ -209,6 +209,7 @@ export interface Ratio {
 export interface Section {
   readonly title: string;
   readonly tables: readonly Table[];
+  readonly each: Table | null;
 }
 
 /** A simulation: of a scenario, a sweep, or a traced program with a change. */

@@ -4,7 +4,7 @@ import { bytesOf, columnsOf, inflated } from "../lib/columns.ts";
 import { h, save } from "../lib/dom.ts";
 import { duration, position } from "../lib/format.ts";
 import { headOf, scrolled, tableOf } from "../lib/table.ts";
-import type { FlameFrame, TracePage, TraceView } from "../schema.ts";
+import type { FlameFrame, Table, TracePage, TraceView } from "../schema.ts";
 import { perfettoJson } from "./export.ts";
 import { flame } from "./flame.ts";
 import { type Away, Model, type Selected } from "./model.ts";
@@ -129,10 +129,21 @@ async function process(view: TraceView, span: number, follow: (window: Window) =
     findings(view),
     ...(view.what_if ? [h("p", { class: "advice what-if" }, view.what_if)] : []),
     marks(view, timeline),
-    ...view.sections.map((one) => h("section", {}, h("h3", {}, one.title), ...one.tables.map(tableOf))),
+    ...view.sections.map((one) => h("section", {}, h("h3", {}, one.title), ...one.tables.map(tableOf), one.each && eachThread(one.each))),
     flames(model),
   ];
   return { picture, rest, timeline };
+}
+
+/** Return a table of each thread that is made when a reader opens it: it may have thousands of rows. */
+function eachThread(table: Table): HTMLElement {
+  const closed = h("summary", {}, `Each thread (${table.rows.length.toLocaleString("en")})`);
+  const element = h("details", {
+    toggle: () => {
+      if (element.children.length === 1) element.append(tableOf(table));
+    },
+  }, closed);
+  return element;
 }
 
 function findings(view: TraceView): HTMLElement {

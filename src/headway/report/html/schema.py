@@ -267,10 +267,15 @@ class Mark:
 @final
 @dataclass(frozen=True)
 class Section:
-    """A heading with tables."""
+    """A heading with tables.
+
+    Attributes:
+        each: A table with a row for each thread, shown on request, if the first table has one for each pool.
+    """
 
     title: str
     tables: tuple[Table, ...]
+    each: Table | None = None
 
 
 @final

@@ -212,20 +212,25 @@ def _lock_marks(trace: Trace, found: Recorded, analysis: Analysis, lanes: list[L
 
 
 def _sections(analysis: Analysis) -> Iterator[schema.Section]:
-    yield from _section("Threads", threads_table(analysis, every=True))
+    # Pools first; the table of each thread, which may have thousands of rows, is only made when a reader asks for it.
+    each = threads_table(analysis, every=True, pools=False)
+    yield from _section(
+        "Threads", threads_table(analysis, every=True, pools=True), each=each if analysis.roles else None
+    )
     for gil in analysis.gils:
-        tables = [table(analysis, gil, every=True) for table in (blame_table, convoy_table)]
-        yield from _section(f"Waiters and holders: {gil.name}", *tables)
+        tables = blame_table(analysis, gil, every=True, pools=True), convoy_table(analysis, gil, every=True)
+        each = None if gil.blame_by_role is None else blame_table(analysis, gil, every=True, pools=False)
+        yield from _section(f"Waiters and holders: {gil.name}", *tables, each=each)
     yield from _section("Where the GIL was held", held_table(analysis, every=True))
     yield from _section("Longest holds", long_holds_table(analysis, every=True))
     yield from _section("Where threads waited", waited_table(analysis, every=True))
     yield from _section("Locks", locks_table(analysis, every=True))
 
 
-def _section(title: str, *tables: Table | None) -> Iterator[schema.Section]:
+def _section(title: str, *tables: Table | None, each: Table | None = None) -> Iterator[schema.Section]:
     there = tuple(table for table in tables if table is not None)
     if there:
-        yield schema.Section(title, there)
+        yield schema.Section(title, there, each)
 
 
 def _frame(frame: Frame) -> schema.FlameFrame:

@@ -64,12 +64,15 @@ def bars(
     every: bool = False,
     threads: Collection[int] | None = None,
 ) -> RenderableType:
-    """Return a line for the GIL, one for the number of waiting threads, and one per thread that held it longest.
+    """Return a line for the GIL, one for the number of waiting threads, and one per thread or pool that held it longest.
 
     The number of waiting threads is the mean of each short stretch of the time; its figure is the highest of these.
     Means are of the time for which the GIL existed, as in its heading.
     """
-    held_ns = {one.index: one.holds.total_ns for one in gil.by_thread}
+    users = gil.by_thread
+    if gil.timeline_by_role is not None and not every and threads is None:
+        timeline, users = gil.timeline_by_role, gil.by_role
+    of = {one.index: one for one in users}
     most = float(timeline.waiting.max())
     rows = [
         ("held", timeline.held, 1.0, f"mean {share(gil.holds.total_ns, gil.wall_ns)}"),
@@ -78,8 +81,10 @@ def bars(
     chosen = [at for at, thread in enumerate(timeline.threads) if threads is None or int(thread) in threads]
     for at in chosen if every else chosen[:_THREADS]:
         thread = int(timeline.threads[at])
-        name = analysis.labels[thread]
-        short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
-        rows.append((short, timeline.held_by[at], 1.0, f"mean {share(held_ns[thread], gil.wall_ns)}"))
+        one = of[thread]
+        count = f" x {one.threads:,}" * (one.threads > 1)
+        room = _LONGEST_NAME - len(count)
+        short = one.label if len(one.label) <= room else f"{one.label[: room - 3]}..."
+        rows.append((short + count, timeline.held_by[at], 1.0, f"mean {share(one.holds.total_ns, gil.wall_ns)}"))
     edges_ns = timeline.edges_ns - analysis.origin_ns
     return _Bars(rows, (duration(int(edges_ns[0])), duration(int(edges_ns[-1]))))

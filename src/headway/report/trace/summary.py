@@ -8,6 +8,7 @@ from rich.text import Text
 from headway.report.layout import indented
 from headway.report.trace.heading import process_name
 from headway.traces.analysis import Analysis
+from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, number, place, share_of_life
 from headway.traces.model import Park
 
@@ -103,22 +104,29 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
     return lines
 
 
+def _several(one: ThreadSummary) -> str:
+    return f"{one.label} ({one.threads:,} threads)" if one.threads > 1 else one.label
+
+
 def _most(one: Analysis) -> list[str]:
-    """Return the thread that waited most, the thread that it waited behind, and the longest hold."""
+    """Return the thread or pool that waited most, the one that it waited behind, and the longest hold."""
     lines = []
-    waiting = max(one.threads, key=lambda thread: thread.waits.total_ns, default=None)
+    users = one.roles or one.threads
+    waiting = max(users, key=lambda thread: thread.waits.total_ns, default=None)
     if waiting is not None and waiting.waits.total_ns:
-        text = f"  waited most: {waiting.label}, {duration(waiting.waits.total_ns)}"
+        text = f"  waited most: {_several(waiting)}, {duration(waiting.waits.total_ns)}"
+        matrices = [(gil.blame_by_role if one.roles else None) or gil.blame for gil in one.gils]
         rows = [
-            (gil, gil.blame.waiters.tolist().index(waiting.index))
-            for gil in one.gils
-            if waiting.index in gil.blame.waiters
+            (each, each.waiters.tolist().index(waiting.index)) for each in matrices if waiting.index in each.waiters
         ]
-        gil, row = max(rows, key=lambda at: int(at[0].blame.wait_ns[at[1]]))
-        if gil.blame.held_ns.shape[1] and gil.blame.held_ns[row].any():
-            column = int(gil.blame.held_ns[row].argmax())
-            behind_ns = int(gil.blame.held_ns[row, column])
-            text += f", {duration(behind_ns)} of it behind {one.labels[gil.blame.holders[column]]}"
+        blame, row = max(rows, key=lambda at: int(at[0].wait_ns[at[1]]))
+        if blame.held_ns.shape[1] and blame.held_ns[row].any():
+            column = int(blame.held_ns[row].argmax())
+            holder = next(each for each in users if each.index == blame.holders[column])
+            same = "one another" if holder is waiting else _several(holder)
+            text += f", {duration(int(blame.held_ns[row, column]))} of it behind {same}"
+        if waiting.threads > 1:
+            text += f"; longest wait {duration(waiting.waits.max_ns)}, of {one.labels[waiting.longest_waiter]}"
         lines.append(text)
     if one.longest and one.threads and len(one.threads) > 1:
         longest = one.longest[0]

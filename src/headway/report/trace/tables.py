@@ -62,8 +62,29 @@ def _spread(times: Distribution) -> _Row:
 
 def _thread_name(one: ThreadSummary) -> str:
     if one.threads > 1:
-        return f"{one.label} x {one.threads}"
+        return _pool_name(one)
     return one.label if str(one.tid) in one.label else f"{one.label} [{one.tid}]"
+
+
+def _pool_name(one: ThreadSummary) -> str:
+    return f"{one.label} x {one.threads:,}" if one.threads > 1 else one.label
+
+
+def _longest_waiter(one: ThreadSummary, analysis: Analysis) -> str:
+    """Return the thread of a pool that had its longest wait."""
+    return analysis.labels[one.longest_waiter] if one.threads > 1 and one.waits.max_ns else EMPTY
+
+
+def _grouped(
+    pools: Sequence[ThreadSummary], *, every: bool, wanted: bool | None, threads: Collection[int] | None
+) -> bool:
+    """Tell whether a table has a row for a pool, and not one for each of its threads."""
+    return bool(pools) and (not every and threads is None if wanted is None else wanted)
+
+
+def _each(*, every: bool) -> str:
+    """Return the words on how to see each thread, for a table that leaves out rows."""
+    return "" if every else "; `--all` shows each thread"
 
 
 def _time_ns(one: ThreadSummary, analysis: Analysis) -> int:
@@ -71,13 +92,21 @@ def _time_ns(one: ThreadSummary, analysis: Analysis) -> int:
     return one.lived_ns if one.threads > 1 else analysis.wall_ns
 
 
-def threads_table(analysis: Analysis, *, every: bool = False, threads: Collection[int] | None = None) -> Table | None:
-    """Return the times that each thread held and waited, or None if none did."""
+def threads_table(
+    analysis: Analysis, *, every: bool = False, pools: bool | None = None, threads: Collection[int] | None = None
+) -> Table | None:
+    """Return the times that each thread held and waited, or None if none did.
+
+    Args:
+        analysis: The analysis of the trace.
+        every: Leave out no row.
+        pools: The threads of a pool are one row. None: unless the user asks for all rows, or names threads.
+        threads: Indices of the threads that the table is about; None means all.
+    """
+    grouped = _grouped(analysis.roles, every=every, wanted=pools, threads=threads)
     columns = ["", "held", "of the time", "waited", "of the time", "holds", "forced", "waits"]
-    columns += [f"wait {name}" for name in ("p50", "p90", "p99", "max")]
+    columns += [f"wait {name}" for name in ("p50", "p90", "p99", "max")] + ["in thread"] * grouped
     columns += [f"hold {name}" for name in ("p50", "p90", "p99", "max")]
-    # A pool is one row, unless the user asks for all rows or names threads.
-    grouped = bool(analysis.roles) and not every and threads is None
     rows = [
         (
             _thread_name(one),
@@ -89,6 +118,7 @@ def threads_table(analysis: Analysis, *, every: bool = False, threads: Collectio
             _count(one.forced),
             _count(one.waits.count),
             *_spread(one.waits),
+            *[_longest_waiter(one, analysis)] * grouped,
             *_spread(one.holds),
         )
         for one in (analysis.roles if grouped else analysis.threads)
@@ -96,15 +126,28 @@ def threads_table(analysis: Analysis, *, every: bool = False, threads: Collectio
     ]
     caption = "by time held and waited; [native id]; forced: holds that ended on request; percentiles are nearest-rank"
     if grouped:
-        caption += "\nthe threads of a pool are one row with shares of the time for which they lived; `--all` shows each thread"
+        caption += (
+            f"\nthe threads of a pool are one row with shares of the time for which they lived{_each(every=every)}"
+        )
     return _table(columns, rows, caption, every=every)
 
 
 def blame_table(
-    analysis: Analysis, gil: GilSummary, *, every: bool = False, threads: Collection[int] | None = None
+    analysis: Analysis,
+    gil: GilSummary,
+    *,
+    every: bool = False,
+    pools: bool | None = None,
+    threads: Collection[int] | None = None,
 ) -> Table | None:
-    """Return how long each thread waited while which thread held the GIL, or None if no thread waited."""
-    blame = gil.blame
+    """Return how long each thread waited while which thread held the GIL, or None if no thread waited.
+
+    The arguments are those of `threads_table`. A table of pools also has the longest single wait of each.
+    """
+    blame, of, names = gil.blame, {}, dict(enumerate(analysis.labels))
+    if gil.blame_by_role is not None and _grouped(gil.by_role, every=every, wanted=pools, threads=threads):
+        blame, of = gil.blame_by_role, {one.index: one for one in gil.by_role}
+        names = {one.index: _pool_name(one) for one in gil.by_role}
     chosen = [row for row, waiter in enumerate(blame.waiters) if threads is None or waiter in threads]
     chosen = [row for row in chosen if blame.wait_ns[row]]
     if not chosen:
@@ -114,15 +157,23 @@ def blame_table(
     matter = matter[blame.held_ns[chosen].sum(axis=0)[matter] > 0]
     kept = matter if len(matter) <= _HOLDERS + 1 else matter[:_HOLDERS]
     others_ns = blame.others_ns + blame.held_ns.sum(axis=1) - blame.held_ns[:, kept].sum(axis=1)
-    columns = ["", *(analysis.labels[blame.holders[column]] for column in kept)]
-    columns += ["others"] * bool(others_ns[chosen].any()) + ["no holder", "total"]
+    # On a narrow terminal the table may be turned: its captions and headings hold for both.
+    columns = ["", *(f"behind {names[int(blame.holders[column])]}" for column in kept)]
+    columns += ["behind others"] * bool(others_ns[chosen].any()) + ["no holder", "total"]
+    columns += ["longest", "in thread"] * bool(of)
     rows = []
     for row in chosen:
         cells = [_time(int(blame.held_ns[row, column])) for column in kept]
         cells += [_time(int(others_ns[row]))] * bool(others_ns[chosen].any())
         cells += [_time(int(blame.nobody_ns[row])), _time(int(blame.wait_ns[row]))]
-        rows.append((analysis.labels[blame.waiters[row]], *cells))
-    caption = "time that a row's thread waited while the column's thread held the GIL; no holder: from a release to the wake-up"
+        waiter = int(blame.waiters[row])
+        cells += [_time(of[waiter].waits.max_ns), _longest_waiter(of[waiter], analysis)] if of else []
+        rows.append((names[waiter], *cells))
+    caption = (
+        "time that a thread waited behind the one that held the GIL meanwhile; no holder: from a release to the wake-up"
+    )
+    if of:
+        caption += f"\nthe threads of a pool are summed up, with their longest single wait and the thread that had it{_each(every=every)}"
     return _table(columns, rows, caption, every=every)
 
 
@@ -182,6 +233,8 @@ def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
         "overrun: longest time from a request to the release, less all time of the hold in which the thread did not run; "
         "others waited: total wait of other threads meanwhile"
     )
+    if len(known) < len(analysis.held):
+        caption += "\n?: no line, as at the end of a thread, and at the end of a callback that C code makes from its own thread"
     return _table(columns, rows, caption, every=every)
 
 

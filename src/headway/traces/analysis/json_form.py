@@ -1,13 +1,15 @@
 """An analysis as JSON. Keys are stable. Values of keys that end in `_ns` are in nanoseconds, shares are from 0 to 1.
 
 The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wait_ns` (of all threads for GILs), `threads`,
-`gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`, `losses`,
+`roles`, `gils` (each with `blame`, `blame_by_role`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`, `losses`,
 `findings`, and `what_if`: the change that would help most, or null.
 
 - `locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
   as that is known, and what these threads did, by the values of `headway.traces.analysis.doing.Doing`.
 - Threads are integers, `threads[].index`, in `blame`, `timeline` and `lock_waits`. They are labels, `threads[].label`, or the
   roles of pools, in `findings`, `convoys`, `held`, `waited` and `longest_holds`. In `gils` and `locks`, `threads` is a number.
+- `roles` are the threads with each pool as one, `blame_by_role` is who waited for whom among these, by label, each with its longest
+  single wait and the thread that had it. Both are empty if there is no pool: `threads` and `blame` have every thread.
 - Locations are {"file", "line", "function"}, or null if they are unknown. Stacks begin with the innermost frame.
 - `process.family` is hexadecimal. The times of windows, timelines, the longest holds, threads' lives and the end of the
   policy count from the begin of tracing, `process.start_realtime_ns`.
@@ -60,7 +62,8 @@ def as_json(analysis: Analysis) -> _Json:
             for one in analysis.findings
         ],
         "threads": [_thread(one, start_ns) for one in analysis.threads],
-        "gils": [_gil(one, start_ns) for one in analysis.gils],
+        "roles": [_thread(one, start_ns) for one in analysis.roles],
+        "gils": [_gil(one, start_ns, analysis.labels) for one in analysis.gils],
         "held": [_place(one) for one in analysis.held],
         "waited": [_place(one, holds=False) for one in analysis.waited],
         "longest_holds": [
@@ -142,7 +145,7 @@ def _place(one: Place, *, holds: bool = True) -> _Json:
     return value
 
 
-def _gil(one: GilSummary, start_ns: int) -> _Json:
+def _gil(one: GilSummary, start_ns: int, labels: Sequence[str]) -> _Json:
     line = one.timeline
     return {
         "index": one.index,
@@ -160,6 +163,7 @@ def _gil(one: GilSummary, start_ns: int) -> _Json:
         "nobody_ns": one.nobody_ns,
         "off_core_ns": one.off_core_ns,
         "blame": _blame(one.blame),
+        "blame_by_role": _blame_by_role(one, labels),
         "timeline": {
             "edges_ns": (line.edges_ns - start_ns).tolist(),
             "held_share": line.held.round(_DIGITS).tolist(),
@@ -204,3 +208,24 @@ def _blame(one: Blame) -> list[_Json]:
         }
         for row, waiter in enumerate(one.waiters)
     ]
+
+
+def _blame_by_role(gil: GilSummary, labels: Sequence[str]) -> list[_Json]:
+    """Return the same with labels of pools instead of threads; [] if there is no pool."""
+    if gil.blame_by_role is None:
+        return []
+    of = {one.index: one for one in gil.by_role}
+    rows = _blame(gil.blame_by_role)
+    for row in rows:
+        waiter = of[row["waiter"]]
+        row |= {
+            "waiter": waiter.label,
+            "threads": waiter.threads,
+            "max_ns": waiter.waits.max_ns,
+            "longest_waiter": labels[waiter.longest_waiter],
+        }
+        row["by"] = [
+            {"holder": of[one["holder"]].label, "threads": of[one["holder"]].threads, "wait_ns": one["wait_ns"]}
+            for one in row["by"]
+        ]
+    return rows

@@ -97,7 +97,9 @@ class GilSummary:
         handed: The holds that ended with these hand-overs.
         nobody_ns: The sum of the times for which threads waited while no thread held it.
         blame: Who waited while whom held.
+        blame_by_role: The same with each pool as one, by the indices of `by_role`; None if there is no pool.
         timeline: Its use over time; None if no time passed.
+        timeline_by_role: The same with each pool as one, by the indices of `by_role`; None if there is no pool.
         convoys: Its convoys, the costliest first.
     """
 
@@ -118,7 +120,9 @@ class GilSummary:
     handed: Handed
     nobody_ns: int
     blame: Blame
+    blame_by_role: Blame | None
     timeline: Timeline | None
+    timeline_by_role: Timeline | None
     convoys: tuple[Convoy, ...]
 
 

@@ -19,7 +19,13 @@ from headway.traces.analysis.measured import measured
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.standing import standstill
 from headway.traces.analysis.stops import stoppers
-from headway.traces.analysis.threads import ThreadSummary, distribution, role_summaries, thread_summaries
+from headway.traces.analysis.threads import (
+    ThreadSummary,
+    distribution,
+    first_of_roles,
+    role_summaries,
+    thread_summaries,
+)
 from headway.traces.analysis.turns import times_away, turns
 from headway.traces.analysis.unread import unread_lines
 from headway.traces.analysis.unseen import late_loops, unseen_waits
@@ -165,6 +171,13 @@ def _gil(
     start_ns, end_ns = window
     met = meet(holds, waits)
     matrix = blame(index, holds, waits, met, len(trace.threads))
+    threads = len(trace.threads)
+    blame_by_role, timeline_by_role = None, None
+    first = first_of_roles(trace)
+    if first is not None:  # each pool as one: its first thread stands for all of them
+        of_pools = replace(holds, thread=first[holds.thread]), replace(waits, thread=first[waits.thread])
+        blame_by_role = blame(index, *of_pools, met, threads)
+        timeline_by_role = timeline(*of_pools, threads, start_ns, end_ns)
     # Earlier in a wait, the GIL may have been free and then been acquired by another thread. Such times are not
     # counted.
     acquired = np.flatnonzero(~waits.open & (met.last >= 0))
@@ -193,6 +206,8 @@ def _gil(
         handed=handed(trace, holds, before[holds.end_ns[before] >= waits.start_ns[acquired]]),
         nobody_ns=int(matrix.nobody_ns.sum()),
         blame=matrix,
-        timeline=timeline(holds, waits, len(trace.threads), start_ns, end_ns),
+        blame_by_role=blame_by_role,
+        timeline=timeline(holds, waits, threads, start_ns, end_ns),
+        timeline_by_role=timeline_by_role,
         convoys=convoys(trace, index, holds, waits, met, interval, labels(trace.threads)),
     )

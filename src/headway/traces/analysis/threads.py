@@ -23,6 +23,7 @@ __all__ = [
     "ThreadSummary",
     "distribution",
     "distributions",
+    "first_of_roles",
     "is_cpu_bound",
     "lives_ns",
     "role_summaries",
@@ -64,6 +65,7 @@ class ThreadSummary:
         gils: Indices of the GILs that were held or waited for.
         holds: The lengths of the holds.
         waits: The lengths of the waits.
+        longest_waiter: The index of the thread that had the longest wait; -1 without waits.
         forced: The number of holds that were preempted.
         forced_ns: The time in those holds; a CPU-bound thread has most of its hold time there.
         voluntary: The number of holds that the thread ended by itself, to block or to exit.
@@ -83,6 +85,7 @@ class ThreadSummary:
     gils: tuple[int, ...]
     holds: Distribution
     waits: Distribution
+    longest_waiter: int
     forced: int
     forced_ns: int
     voluntary: int
@@ -153,6 +156,16 @@ def role_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) ->
     return _summaries(trace, found, grouped, start_ns, end_ns) if grouped != names else ()
 
 
+def first_of_roles(trace: Trace) -> NDArray[np.uint32] | None:
+    """Return for each thread the index of the first thread of its pool, which stands for it; None if there is no pool."""
+    names = labels(trace.threads)
+    grouped = roles(trace.threads, names)
+    if grouped == names:
+        return None
+    first: dict[str, int] = {}
+    return np.array([first.setdefault(name, index) for index, name in enumerate(grouped)], dtype=np.uint32)
+
+
 def _summaries(
     trace: Trace, found: Recorded, names: tuple[str, ...], start_ns: int, end_ns: int
 ) -> tuple[ThreadSummary, ...]:
@@ -165,6 +178,7 @@ def _summaries(
     firsts = np.unique(group, return_index=True)[1]
     count = len(known)
     held_ns, waited_ns = holds.length_ns, waits.length_ns
+    longest_waiter = _longest(found.waits, waited_ns, waits.thread, count)
     of_holds = distributions(held_ns, holds.thread, count)
     of_waits = distributions(waited_ns, waits.thread, count)
     forced, forced_ns = _marked(holds, held_ns, count)
@@ -197,6 +211,7 @@ def _summaries(
                 gils=tuple(sorted(gils[number])),
                 holds=of_holds[number],
                 waits=of_waits[number],
+                longest_waiter=int(longest_waiter[number]),
                 forced=int(forced[number]),
                 forced_ns=int(forced_ns[number]),
                 voluntary=int(voluntary[number]),
@@ -205,6 +220,16 @@ def _summaries(
             )
         )
     return tuple(sorted(summaries, key=lambda one: (-one.holds.total_ns - one.waits.total_ns, one.index)))
+
+
+def _longest(intervals: Intervals, length_ns: NDArray[np.int64], group: NDArray, groups: int) -> NDArray[np.int64]:
+    """Return, for each group, the thread of its longest interval, of equal ones the first; -1 if it has none."""
+    most_ns = np.zeros(groups, dtype=np.int64)
+    np.maximum.at(most_ns, group, length_ns)
+    which = np.flatnonzero(length_ns == most_ns[group])[::-1]
+    found = np.full(groups, -1, dtype=np.int64)
+    found[group[which]] = intervals.thread[which]
+    return found
 
 
 def _marked(intervals: Intervals, length_ns: NDArray[np.int64], threads: int) -> tuple[NDArray, NDArray]:

@@ -9,6 +9,7 @@ from headway.traces.frames import OURS
 from headway.traces.model import Frame, Thread
 
 __all__ = [
+    "FITS",
     "OWN_START",
     "POOL",
     "duration",
@@ -29,6 +30,8 @@ OWN_START = "/headway/agent/startup.zip/"
 """A part of the paths of the files with which Headway starts in an interpreter (agent/startup)."""
 POOL = 8
 """More threads than this whose names differ only in numbers are one role: a pool."""
+FITS = 11
+"""More rows than this do not fit a table. Then fewer threads, two or more, are a pool, too."""
 
 _STEPS = ((1_000, 1, "ns"), (1_000_000, 1_000, "us"), (1_000_000_000, 1_000_000, "ms"))
 _PATH_PARTS = 3
@@ -108,7 +111,12 @@ def roles(threads: Sequence[Thread], labels: Sequence[str]) -> tuple[str, ...]:
     """Return the name by which to group each thread: its label, or for a pool the name with `*` for numbers."""
     names = [role(printable(one.name)) for one in threads]
     members = Counter(names)
-    return tuple(name if members[name] > POOL else label for name, label in zip(names, labels, strict=True))
+
+    def grouped(most: int) -> tuple[str, ...]:
+        return tuple(name if members[name] > most else label for name, label in zip(names, labels, strict=True))
+
+    found = grouped(POOL)
+    return found if len(set(found)) <= FITS else grouped(1)
 
 
 def place(frame: Frame | None) -> str:
