@@ -80,7 +80,7 @@ struct hw__gil {
     bool ending;              /* the interpreter finalizes */
     struct hw__thread *ender; /* the thread that finalizes the interpreter; NULL: not known */
     uint32_t interval_us;     /* the switch interval, as last recorded; 0: not yet */
-    /* releases since a thread last waited, while the GIL is recorded */
+    /* releases since a thread last waited, or acquired the GIL after another one had released it */
     uint32_t quiet_releases;
     int64_t last_ns;           /* the time of the GIL's last event; 0: none yet */
     int64_t away_due_ns;       /* when a time between holds is to be measured next (events.c) */

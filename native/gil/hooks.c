@@ -208,9 +208,12 @@ uint32_t hw__hooks_quiet = 4096;
 
 /* Has waits for the mutexes of GILs observed, those for this GIL's mutex most quickly; with NULL,
  * no longer. Without this, the hook of pthread_mutex_lock() takes a twentieth of the speed of a
- * program that releases the GIL every 100 ns; where no thread waits for a GIL, the hook has nothing
- * to see. The first thread that has to wait brings the hook back. A policy always needs the hook.
- */
+ * program that releases the GIL every 100 ns; where one thread alone uses a GIL, the hook has
+ * nothing to see. The first other thread that waits for a GIL or acquires one brings the hook back.
+ * A policy always needs the hook.
+ *
+ * A report bounds the waits that are not seen meanwhile (traces/analysis/missing.py), by the events
+ * at which the hook goes and comes. */
 static void watch_mutexes(struct hw__gil_memory *memory) {
     pthread_mutex_t *mutex = memory == NULL ? NULL : &memory->mutex;
     bool as_it_is = hw__patch_is_paused(&lock_patch) == (memory == NULL) &&
@@ -426,10 +429,19 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
     }
     if (hw__gil_enter(gil)) {
         if (acquire) {
+            const struct hw__thread *before = gil->last;
             hw__on_acquire(gil);
+            if (gil->holder != before) {
+                gil->quiet_releases = 0;
+                if (__builtin_expect(hw__patch_is_paused(&lock_patch), 0)) {
+                    watch_mutexes(hw__gil_of_switch_cond(cond));
+                }
+            }
         } else {
+            bool held = gil->holder != NULL;
             hw__on_release(gil);
-            if (__builtin_expect(++gil->quiet_releases == hw__hooks_quiet, 0)) {
+            bool released = held && gil->holder == NULL; /* else there is no event */
+            if (released && __builtin_expect(++gil->quiet_releases == hw__hooks_quiet, 0)) {
                 watch_mutexes(NULL);
             }
         }

@@ -345,7 +345,16 @@ static void test_the_mutex_is_held_for_long(void) {
     T_EQ(1, waits_of_third("held.hwt", free_ns));
 }
 
-/* Waits for the mutex are hooked while threads wait for the GIL, and for some releases after
+/* Acquires and releases the GIL once, in a thread of its own that need not wait for it. */
+static void take_it_from_another_thread(void) {
+    pthread_t thread;
+    void *me = PyEval_SaveThread();
+    T_EQ(0, pthread_create(&thread, NULL, take_once, NULL));
+    T_EQ(0, pthread_join(thread, NULL));
+    PyEval_RestoreThread(me);
+}
+
+/* Waits for the mutex are hooked while several threads use the GIL, and for some releases after
  * that. */
 static void test_the_mutex_is_watched_while_threads_wait(void) {
     uint32_t usual = hw__hooks_quiet;
@@ -361,6 +370,17 @@ static void test_the_mutex_is_watched_while_threads_wait(void) {
     send_to_sleep();
     T_TRUE(world_hooks("pthread_mutex_lock"));
     world_join(sleeper.thread);
+    for (int i = 0; i < 4; i++) {
+        world_yield();
+    }
+    T_TRUE(!world_hooks("pthread_mutex_lock"));
+    take_it_from_another_thread();
+    T_TRUE(world_hooks("pthread_mutex_lock"));
+    for (int i = 0; i < 2; i++) { /* never three releases of one thread in a row */
+        world_yield();
+        take_it_from_another_thread();
+        T_TRUE(world_hooks("pthread_mutex_lock"));
+    }
     T_EQ(0, hw_trace_stop());
     T_TRUE(!world_hooks("pthread_mutex_lock"));
     hw__hooks_quiet = usual;
