@@ -2,7 +2,9 @@
 
 The output has the turns of each thread, by its name. A turn is three times in ns, as oracle.h has them.
 
-Usage: gil_oracle_program.py LIBRARY CORES THREADS HOLD_US AWAY_US SECONDS
+Usage: gil_oracle_program.py LIBRARY CORES THREADS HOLD_US AWAY_US SECONDS [seldom]
+
+`seldom`: the first thread is never away, so that the others come while it uses the GIL alone.
 """
 
 import ctypes
@@ -12,12 +14,13 @@ import sys
 import threading
 import time
 
-ROOM = 100_000  # turns of one thread
+ROOM = 400_000  # turns of one thread
 
 library = ctypes.PyDLL(sys.argv[1])
 cores, threads = (int(word) for word in sys.argv[2:4])
 hold_ns, away_ns = (int(float(word) * 1000) for word in sys.argv[4:6])
 seconds = float(sys.argv[6])
+is_seldom = "seldom" in sys.argv[7:]
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
@@ -37,7 +40,7 @@ def turns(number):
     """Wait until all threads are there, then take turns."""
     together.wait()
     until_ns = time.monotonic_ns() + int(seconds * 1e9)
-    library.take_turns(hold_ns, away_ns, until_ns, found[number])
+    library.take_turns(hold_ns, 0 if is_seldom and number == 0 else away_ns, until_ns, found[number])
 
 
 crowd = [threading.Thread(target=turns, args=(number,), name=f"turns-{number}") for number in range(threads)]

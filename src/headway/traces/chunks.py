@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from headway.errors import TraceError
 from headway.traces import format as hwt
 
-__all__ = ["PLACED_DTYPE", "chunk_headers", "last_before_gaps", "opened", "pread", "read_header"]
+__all__ = [
+    "PLACED_DTYPE",
+    "chunk_headers",
+    "first_chunks",
+    "last_before_gaps",
+    "opened",
+    "pread",
+    "read_header",
+    "unplaced_drops",
+]
 
 PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
 """A chunk's header, and the chunk's position: in bytes, after the offset of the first chunk."""
@@ -155,6 +164,34 @@ def _heads_at(file: int, offset: int) -> Iterator[tuple[int, bytes]]:
         if not following or following < chunk["used"]:  # chunks that overlap are damage
             return
         at += hwt.CHUNK_HEADER_BYTES + following
+
+
+def unplaced_drops(head: NDArray[np.void], dropped: int, *, overwritten: bool) -> int:
+    """Return the number of dropped events that no gap of a thread accounts for.
+
+    A chunk's number is larger by the events that its thread dropped before it. Of a thread that dropped its last events, that
+    number is not known; all that no other thread accounts for may be its own.
+
+    Args:
+        head: The headers of event chunks, by thread and in the order in which they were taken.
+        dropped: The number of dropped events.
+        overwritten: The first chunks of threads may have been overwritten.
+    """
+    goes_on = np.append(head["owner"][1:] == head["owner"][:-1], np.False_)[: len(head)]
+    if dropped and np.any(~goes_on & (head["state"] == hwt.CHUNK_CLOSED)):
+        return 0
+    number = head["number"].astype(np.int64)
+    missing = np.append(number[1:], 0)[: len(head)] - number - 1
+    placed = int(np.maximum(missing[goes_on], 0).sum())
+    if not overwritten:
+        placed += int(number[first_chunks(head)].clip(1).sum() - np.count_nonzero(first_chunks(head)))
+    return max(0, dropped - placed)
+
+
+def first_chunks(head: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return a mask of the first chunks of threads. If one's number is above 1, its thread dropped its first events."""
+    found: NDArray[np.bool_] = np.append(np.True_, head["owner"][1:] != head["owner"][:-1])[: len(head)]
+    return found
 
 
 def last_before_gaps(head: NDArray[np.void], *, dropped: bool) -> NDArray[np.intp]:

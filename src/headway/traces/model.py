@@ -22,6 +22,7 @@ __all__ = [
     "Executed",
     "Flag",
     "Frame",
+    "Gap",
     "Gil",
     "Kind",
     "Loss",
@@ -157,11 +158,25 @@ class Loss:
     """Of a launch's first process: the ended children whose traces were removed to make room (`--max-size`)."""
     unrecorded_processes: int = 0
     """Of a launch's first process: the processes of the launch that were not recorded."""
+    unseen_threads: int = field(default=0, compare=False)
+    """Threads that had something to record, and of which the file has nothing; 0 if that could only be by overwriting."""
+    unplaced_events: int = field(default=0, compare=False)
+    """Those of `dropped_events` of which it is not known which thread missed them, and when."""
 
     @property
     def whole(self) -> bool:
         """True if nothing of this process was lost."""
         return replace(self, removed_files=0, unrecorded_processes=0) == Loss()
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A time of one thread of which events are missing, from the last event before them to the first one after them."""
+
+    thread: int
+    """The thread's index."""
+    since_ns: int
+    until_ns: int
 
 
 class Executed(IntEnum):
@@ -241,6 +256,8 @@ class Trace:
         silent: With a GIL: Python's threads that neither held nor wanted it while they were recorded. They have no
             events, and are not in `threads`.
         evidence: What is known beside the events: samples and core times from outside, and garbage collections.
+        gaps: The times of threads of which events are missing, by thread and time; () if the trace is complete.
+        early: The indices of the threads that were, or may have been, there when the recording began.
     """
 
     process: Process
@@ -256,6 +273,8 @@ class Trace:
     loss: Loss = field(default_factory=Loss)
     silent: tuple[Silent, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
+    gaps: tuple[Gap, ...] = ()
+    early: frozenset[int] = frozenset()
 
     def stack(self, index: int) -> tuple[Frame, ...]:
         """Return the frames of a stack, innermost first; () for the unknown stack."""

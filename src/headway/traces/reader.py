@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import last_before_gaps, opened, read_header
-from headway.traces.described import SeenThread, process_of, threads_of, until_nul
+from headway.traces.collected import collections_of, without_collections
+from headway.traces.described import SeenThread, early_threads, process_of, threads_of, until_nul
 from headway.traces.frames import Standing
-from headway.traces.model import EVENT_DTYPE, Collected, Kind, Loss, Silent, Trace, known_flags
+from headway.traces.gaps import Gaps
+from headway.traces.model import EVENT_DTYPE, Kind, Loss, Silent, Trace, known_flags
 from headway.traces.notes import evidence_of
 from headway.traces.overview import Overview, Survey, survey
 from headway.traces.packed import AT_ONCE, event_counts
@@ -103,41 +105,6 @@ def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
     return found
 
 
-def _without_collections(
-    events: NDArray[np.void], seen: Sequence[SeenThread]
-) -> tuple[NDArray[np.void], list[tuple[int, int, int, int]]]:
-    """Remove garbage collections from events by thread.
-
-    Returns the events that are left, and for each collection its tid, time, length in microseconds and generation.
-    """
-    which = events["kind"] == hwt.COLLECTED
-    if not which.any():
-        return events, []
-    found = [
-        (seen[thread].tid, time_ns, value, flags & 0xFF)
-        for thread, time_ns, value, flags in zip(
-            *(events[name][which].tolist() for name in ("thread", "time_ns", "value", "flags")), strict=True
-        )
-    ]
-    return events[~which], found
-
-
-def _collections(found: Sequence[tuple[int, int, int, int]], end_ns: int) -> tuple[Collected, ...]:
-    """Return garbage collections. A collection without an end goes on until the end of the trace."""
-    begun: dict[int, tuple[int, int]] = {}
-    collections = []
-    for tid, time_ns, length_us, generation in found:
-        if not 0 <= time_ns <= end_ns:
-            continue
-        if length_us == 0:
-            begun[tid] = (time_ns, generation)
-        else:
-            begun.pop(tid, None)
-            collections.append(Collected(tid, max(0, time_ns - length_us * 1000), time_ns, generation))
-    collections += [Collected(tid, since_ns, end_ns, generation) for tid, (since_ns, generation) in begun.items()]
-    return tuple(sorted(collections, key=lambda one: one.start_ns))
-
-
 class _Reading:
     """Reads one file; `trace` performs the steps in order."""
 
@@ -163,6 +130,7 @@ class _Reading:
         self.overview: Overview | None = None
         self._surveyed: Survey | None = None
         self._part_ns: tuple[int, int] | None = None
+        self._gaps = Gaps(self._header)
 
     def trace(self, choose: Callable[[Overview], tuple[int, int]] | None = None, *, most: int = 0) -> Trace:
         """Read the file; if `choose` is given and the file has more than `most` events, a part of it (`read_part`)."""
@@ -179,7 +147,7 @@ class _Reading:
 
         evidence, damaged_bytes = evidence_of(self._records.notes)
         silent = self._silent(seen, evidence.standing)
-        events, collections = _without_collections(events, seen)
+        events, collections = without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
         gils = self._records.gils(min(int(self._header["gil_count"]), mending.used_gils(events)), self._start_ns)
         events = self._without_damaged(events, len(gils))
@@ -206,12 +174,13 @@ class _Reading:
         elif self._is_cut:
             end_ns = last_ns  # nothing is known of what came later
         self._damaged_bytes += damaged_bytes
+        threads = threads_of(seen, events, [*self._records.names, *self._own_names], end_ns)
         return Trace(
             process=replace(self._process, ended=bool(self._end_ns or left_ns), growing=known_until_ns > 0),
             start_ns=self._start_ns,
             end_ns=end_ns,
             events=events,
-            threads=threads_of(seen, events, [*self._records.names, *self._own_names], end_ns),
+            threads=threads,
             gils=tuple(gils),
             stack_parent=tables.stack_parent,
             stack_frame=tables.stack_frame,
@@ -224,9 +193,13 @@ class _Reading:
                 damaged_bytes=self._damaged_bytes + self._records.damaged_bytes,
                 removed_files=int(self._header["removed_files"]),
                 unrecorded_processes=int(self._header["unrecorded_processes"]),
+                unseen_threads=self._gaps.unseen_threads,
+                unplaced_events=self._gaps.unplaced_events,
             ),
             silent=silent,
-            evidence=replace(evidence, collections=_collections(collections, end_ns)),
+            evidence=replace(evidence, collections=collections_of(collections, end_ns)),
+            gaps=self._gaps.of(threads, events, self._start_ns, end_ns),
+            early=early_threads(threads, events, self._records.names),
         )
 
     def _silent(self, seen: Sequence[SeenThread], standing: Sequence[Standing]) -> tuple[Silent, ...]:
@@ -311,6 +284,7 @@ class _Reading:
         gaps = last_before_gaps(head, dropped=self._lost_events > 0)
         if self._is_cut:  # any thread may have had more events
             gaps = np.union1d(gaps, lasts)
+        self._gaps.after_chunks(head, gaps, events["time_ns"], places)
         gaps = gaps[counts[gaps] > 0]
         torn = mending.open_at_gaps(events, places[gaps + 1], index[gaps])
         return seen, self._without_contradictory(events, torn)
@@ -394,6 +368,7 @@ class _Reading:
 
     def _counted(self, events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
         self._damaged_bytes += int(np.count_nonzero(bad)) * _EVENT_BYTES
+        self._gaps.without(events, bad)
         return _without(events, bad)
 
     def _without_contradictory(self, events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
@@ -405,6 +380,7 @@ class _Reading:
             self._overwritten_events += count
         else:
             self._damaged_bytes += count * _EVENT_BYTES
+        self._gaps.without(events, bad)
         return _without(events, bad)
 
     def _without_overwritten(self, events: NDArray[np.void], seen: list[SeenThread]) -> NDArray[np.void]:
@@ -425,6 +401,7 @@ class _Reading:
         self._overwritten_events += count - len(events)
         events["thread"] = (np.cumsum(alive) - 1)[events["thread"]]
         seen[:] = [one for one, is_alive in zip(seen, alive, strict=True) if is_alive]
+        self._gaps.serials = [one.serial for one in seen]
         return events
 
     def _cut(self, events: NDArray[np.void], cut_ns: int, interval_us: int) -> NDArray[np.void]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from headway.printable import printable
 from headway.traces.analysis import Analysis, GilSummary
+from headway.traces.analysis.missing_words import bound
 from headway.traces.analysis.words import duration, number, share_of_life
 from headway.traces.model import Process
 
@@ -26,7 +27,7 @@ def command_line(process: Process) -> str:
 
 
 def trace_lines(analysis: Analysis) -> Iterator[str]:
-    """Yield lines on what was recorded, and on the window of the report if it is not the whole trace."""
+    """Yield lines on what was recorded, on the window if it is not the whole trace, and on the waiting that may be missing."""
     process = analysis.process
     build = " free-threaded" if process.free_threaded else ""
     yield (
@@ -39,6 +40,8 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
     if analysis.windowed:
         since_ns, until_ns = (time - analysis.origin_ns for time in (analysis.start_ns, analysis.end_ns))
         yield f"only from {duration(since_ns)} to {duration(until_ns)} after the start"
+    if told := bound(analysis.missing, analysis.wall_ns):
+        yield told
 
 
 def _users(analysis: Analysis) -> Iterator[str]:

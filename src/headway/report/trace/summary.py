@@ -8,9 +8,9 @@ from rich.text import Text
 from headway.report.layout import indented
 from headway.report.trace.heading import process_name
 from headway.traces.analysis import Analysis
+from headway.traces.analysis.missing import INSTEAD
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, number, place, share_of_life
-from headway.traces.model import Park
 
 __all__ = ["short_summary", "summary_lines", "worst_first"]
 
@@ -20,8 +20,6 @@ _TOLD_NOTES = frozenset(
     {"contended-lock", "deadlock", "elsewhere", "executed", "late-loop", "silent-threads", "unseen-wait"}
 )
 """Notes about threads that did not get on, without the GIL's being the reason."""
-_INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
-"""Locks of the interpreter and of its objects; a wait for another lock may be idle time."""
 
 
 def worst_first(analyses: Sequence[Analysis]) -> list[Analysis]:
@@ -33,7 +31,7 @@ def _waited_ns(one: Analysis) -> int:
     """Return how long threads waited: for GILs, or in a process without one for the locks that take a GIL's place."""
     if one.gils:
         return one.wait_ns
-    return sum(times.total_ns for kind, times in one.contention.kinds.items() if kind in _INSTEAD)
+    return sum(times.total_ns for kind, times in one.contention.kinds.items() if kind in INSTEAD)
 
 
 def short_summary(analyses: Sequence[Analysis]) -> RenderableType:

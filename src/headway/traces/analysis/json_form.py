@@ -1,9 +1,12 @@
 """An analysis as JSON. Keys are stable. Values of keys that end in `_ns` are in nanoseconds, shares are from 0 to 1.
 
 The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wait_ns` (of all threads for GILs), `threads`,
-`roles`, `gils` (each with `blame`, `blame_by_role`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`, `losses`,
-`findings`, and `what_if`: the change that would help most, or null.
+`roles`, `gils` (each with `blame`, `blame_by_role`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`,
+`missing`, `losses`, `findings`, and `what_if`: the change that would help most, or null.
 
+- `missing` is the most waiting that the trace may lack, and what part of all waiting that is. `most_ns` and `share` are null
+  if nothing bounds it; the `most_ns` of the parts that have a bound are there all the same. `waited_ns` is the waiting for GILs,
+  and for the locks that take a GIL's place.
 - `locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
   as that is known, and what these threads did, by the values of `headway.traces.analysis.doing.Doing`.
 - Threads are integers, `threads[].index`, in `blame`, `timeline` and `lock_waits`. They are labels, `threads[].label`, or the
@@ -22,6 +25,7 @@ from typing import Any
 from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import ParkPlace
 from headway.traces.analysis.hotspots import Place
+from headway.traces.analysis.missing import Missing
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.model import Frame
@@ -86,7 +90,17 @@ def as_json(analysis: Analysis) -> _Json:
         },
         "lock_waits": [_lock_wait(one) for one in analysis.lock_waits],
         "what_if": None if analysis.what_if is None else asdict(analysis.what_if),
+        "missing": _missing(analysis.missing),
         "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
+    }
+
+
+def _missing(one: Missing) -> _Json:
+    return {
+        "waited_ns": one.waited_ns,
+        "most_ns": one.most_ns if one.bounded else None,
+        "share": round(one.share, _DIGITS) if one.bounded else None,
+        "parts": [{"why": part.why.value, "count": part.count, "most_ns": part.most_ns} for part in one.parts],
     }
 
 

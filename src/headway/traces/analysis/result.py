@@ -10,6 +10,7 @@ from headway.traces.analysis.elsewhere import Elsewhere
 from headway.traces.analysis.full_pools import FullPool
 from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import Behind, LongHold, Place
+from headway.traces.analysis.missing import Missing
 from headway.traces.analysis.stops import Stopper
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.turns import Turns
@@ -158,6 +159,7 @@ class Analysis:
         standstill: Those of them that wait for a lock which another one has, with the index of that one.
         full_pools: The pools of which each thread waits for a result when the recording ends.
         loss: The data that is missing from the trace.
+        missing: The most waiting that is missing from the trace, in the window.
         unpaired: The number of events whose other end was lost.
         by_imports: Imports of extension modules held a GIL that is not among `gils`, because it was off otherwise.
         stoppers: On a free-threaded build: the lines that stopped the world, those with most stopped time first.
@@ -194,6 +196,7 @@ class Analysis:
     standstill: dict[int, int]
     full_pools: tuple[FullPool, ...]
     loss: Loss
+    missing: Missing
     unpaired: int
     by_imports: bool = False
     stoppers: tuple[Stopper, ...] = ()

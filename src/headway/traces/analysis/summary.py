@@ -16,6 +16,7 @@ from headway.traces.analysis.handed import handed
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.measured import measured
+from headway.traces.analysis.missing import missing
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.standing import standstill
 from headway.traces.analysis.stops import stoppers
@@ -76,6 +77,8 @@ def analyse(
     all_away = times_away(trace, whole)  # a thread may have released the GIL before the window
     away = all_away.clipped(start_ns, end_ns)
     changed = edited(trace)
+    locks = contention(trace, changed, start_ns, end_ns)
+    waited = sum(gil.waits.count for gil in gils), sum(gil.waits.total_ns for gil in gils)
     analysis = Analysis(
         process=trace.process,
         origin_ns=trace.start_ns if origin_ns is None else origin_ns,
@@ -93,7 +96,7 @@ def analyse(
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
         behind=blocking_functions(trace, holds, blocked_ns, names),
-        contention=contention(trace, changed, start_ns, end_ns),
+        contention=locks,
         turns=turns(trace, away, changed, start_ns, end_ns),
         lock_waits=waits_for_locks(trace, whole, away, changed, start_ns, end_ns),
         unseen_waits=unseen_waits(trace, holds, away, changed, start_ns, end_ns),
@@ -103,6 +106,7 @@ def analyse(
         standstill=standstill(trace.silent, changed),
         full_pools=full_pools(trace, changed) if end_ns == trace.end_ns else (),
         loss=trace.loss,
+        missing=missing(trace, whole, waited, locks, start_ns, end_ns),
         unpaired=found.unpaired,
         by_imports=found.by_imports,
         stoppers=stoppers(trace, start_ns, end_ns),
