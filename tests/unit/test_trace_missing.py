@@ -238,6 +238,13 @@ def test_a_killed_process_has_lost_the_last_spins():
     assert Unseen.SPINS not in parts_of(killed, until_ns=START_NS + 1 * S)
 
 
+def test_a_parked_thread_has_no_spin_to_lose():
+    """A thread that is parked when its process is killed has a wait until then, with the spin before it."""
+    killed = small([(1 * MS, Kind.PARK, 0, 0, 0, MUTEX)], threads=1, gils=0, process=free(ended=False), end=9 * MS)
+
+    assert Unseen.SPINS not in parts_of(killed)
+
+
 def test_the_report_says_the_bound_in_one_line():
     """The terminal and the page have one line, the greatest reason first; JSON has all reasons."""
     rows = [(0, Kind.ACQUIRE, 0), (1 * MS, Kind.WAIT, 1), (9 * MS, Kind.RELEASE, 0), (9 * MS, Kind.ACQUIRE, 1)]

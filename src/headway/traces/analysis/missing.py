@@ -314,13 +314,18 @@ def _unrecorded(window: _Window) -> Iterator[Part]:
 
 
 def _spins(window: _Window) -> Iterator[Part]:
-    """Bound the last spins, which are kept back until the thread's next event (`hw__on_spin()` of native/trace/parks.c)."""
+    """Bound the last spins, which are kept back until the thread's next event (`hw__on_spin()` of native/trace/parks.c).
+
+    A thread that is parked at the end does not spin, and its spin before that is in the file.
+    """
     trace = window.trace
     if not window.free or trace.process.ended or not len(trace.events):
         return
     last_ns = np.full(len(trace.threads), trace.start_ns)
     np.maximum.at(last_ns, trace.events["thread"], trace.events["time_ns"])
     alive = np.array([one.end_ns is None for one in trace.threads])
+    threads, last = np.unique(trace.events["thread"][::-1], return_index=True)
+    alive[threads] &= trace.events["kind"][::-1][last] != Kind.PARK
     since_ns = np.maximum(last_ns, trace.end_ns - _SPINS * CORE_NS)[alive]
     lived_ns = lives_ns(trace.threads, window.start_ns, window.end_ns)[alive]
     most_ns = np.minimum(np.maximum(window.end_ns - np.maximum(since_ns, window.start_ns), 0), lived_ns)
