@@ -4,9 +4,9 @@
  *
  * A GIL gets a record in one of two ways; being the first condition variable seen is neither of
  * them. The probe (probe.h) finds the main interpreter's GIL. A sub-interpreter's own GIL is found
- * when the interpreter calls signal() from the place in its code from which the probe saw an
- * acquire; the memory around the condition variable must then look like a GIL that was just
- * acquired. The hooks pass on all other condition variables that the interpreter's image uses.
+ * when the interpreter calls signal() from a place in its code from which the probe saw an acquire;
+ * the memory around the condition variable must then look like a GIL that was just acquired. The
+ * hooks pass on all other condition variables that the interpreter's image uses.
  *
  * In a free-threaded build the main interpreter's GIL can be switched on when nothing probes for it
  * any more. There, memory within _PyRuntime that looks like a GIL that was just acquired is the

@@ -378,6 +378,18 @@ HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
     return gil;
 }
 
+/* Notes from where the watching thread signals an acquire. */
+HW__RARE static void note_site(struct hw__sighting *sighting, uintptr_t site) {
+    for (int i = 0; i < HW__ACQUIRE_SITES; i++) {
+        if (sighting->acquire_sites[i] == 0) {
+            sighting->acquire_sites[i] = site;
+        }
+        if (sighting->acquire_sites[i] == site) {
+            return;
+        }
+    }
+}
+
 /* Tells whether this may be the main interpreter's GIL, switched on when nothing probes for it. */
 static bool may_be_later_main(const struct hw__gil_memory *memory) {
     return hw__gil_in_runtime(memory) && hw__gil_interval_ns(memory) <= DAY_NS;
@@ -399,9 +411,8 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
     bool acquire;
     int saved = errno;
     struct hw__sighting *sighting = watching;
-    if (sighting != NULL && sighting->memory != NULL && cond == &sighting->memory->switch_cond &&
-        sighting->acquire_site == 0) {
-        sighting->acquire_site = site;
+    if (sighting != NULL && sighting->memory != NULL && cond == &sighting->memory->switch_cond) {
+        note_site(sighting, site);
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil == NULL) {

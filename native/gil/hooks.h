@@ -15,6 +15,10 @@
 #define HW__FOR_TRACE 1u
 #define HW__FOR_SCHEDULE 2u
 
+/* The most places in the interpreter's code from which a probe sees acquires: one after a wait or
+ * without one, and after another thread's hold or the thread's own. */
+#define HW__ACQUIRE_SITES 4
+
 /* Puts the hooks into the image that has `runtime`, the address of its _PyRuntime, for one user.
  * Where the hooks are in place already, only the user is added. The image and this library stay
  * loaded for the rest of the process, since a thread that sleeps in a hook returns to the hook at
@@ -74,17 +78,19 @@ void hw__hooks_after_fork(void);
 /* Tells whether the hooks have a user. */
 bool hw__hooks_wanted(void);
 
-/* The first wait of a thread, as a probe wants to know it. The thread sets it for itself
- * (thread-local) with hw__hooks_watch(), and the hooks fill it. */
+/* The first wait of a thread and its acquires of that GIL, as a probe wants to know them. The
+ * thread sets it for itself (thread-local) with hw__hooks_watch(), and the hooks fill it. */
 struct hw__sighting {
     struct hw__gil_memory *memory; /* NULL: no wait yet for what looks like a GIL */
-    uintptr_t acquire_site;        /* the return address of the signal of its acquire; 0: none yet
-                                    */
-    void (*seen)(void *context);   /* called in the hook, with the GIL's mutex held */
+    /* The return addresses of the signals of its acquires, each once; 0: none. Further ones than
+     * there is room for are left out. */
+    uintptr_t acquire_sites[HW__ACQUIRE_SITES];
+    void (*seen)(void *context); /* called in the hook, with the GIL's mutex held */
     void *context;
 };
 
-/* Has the hooks report the calling thread's next wait in `sighting`; NULL ends that. */
+/* Has the hooks report the calling thread's next wait and its acquires in `sighting`; NULL ends
+ * that. */
 void hw__hooks_watch(struct hw__sighting *sighting);
 
 /* When a recorded GIL has `waiters` waiters, of which `punctual` wake after each switch interval, a

@@ -20,6 +20,10 @@
  * PyGILState_Ensure() acquires. */
 #define PATIENCE_NS INT64_C(2000000000)
 
+/* How often the helper tries to acquire the GIL twice in a row. It needs some 100 ns between the
+ * two acquires, in which another thread seldom gets the GIL. */
+#define TRIES 16
+
 /* Address space, which the C library keeps after the helper's end. */
 #define STACK_BYTES (512 << 10)
 
@@ -55,6 +59,21 @@ static int wait_for(atomic_uint *done, int64_t patience_ns) {
 
 static void post_seen(void *context) { post(&((struct helper *)context)->seen); }
 
+/* Acquires the GIL once more, with no hold of another thread since the calling thread's last one.
+ *
+ * A compiler may give take_gil() two calls of signal(): one where `last_holder` changes, and one
+ * where it stays (CPython 3.14 and 3.15). A thread alone in an interpreter with a GIL of its own
+ * only comes to the second one. The caller must hold the GIL at `memory`. */
+static void acquire_again(const struct hw__probe_calls *calls,
+                          const struct hw__gil_memory *memory) {
+    unsigned long switches = 0;
+    int tries = 0;
+    do {
+        switches = HW__READ(memory->switch_number);
+        calls->restore(calls->save());
+    } while (HW__READ(memory->switch_number) != switches && ++tries < TRIES);
+}
+
 static void *help(void *argument) {
     struct helper *helper = argument;
     /* The first acquire is not watched: in a free-threaded build the making of a thread state may
@@ -65,6 +84,9 @@ static void *help(void *argument) {
     (void)wait_for(&helper->go, -1);
     hw__hooks_watch(&helper->sighting);
     helper->calls->restore(saved);
+    if (helper->sighting.acquire_sites[0] != 0) {
+        acquire_again(helper->calls, helper->sighting.memory);
+    }
     hw__hooks_watch(NULL);
     helper->calls->release(state);
     return NULL;
@@ -97,13 +119,18 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
          * caller's GIL is free. */
         state = calls->save();
         pthread_join(thread, NULL);
-        calls->restore(state);
-        if (error == 0 && helper.sighting.acquire_site == 0) {
+        if (error == 0 && helper.sighting.acquire_sites[0] == 0) {
             error = -EPROTO;
         }
+        /* This acquire comes mostly without a wait, after another thread's hold. */
+        hw__hooks_watch(error == 0 ? &helper.sighting : NULL);
+        calls->restore(state);
+        hw__hooks_watch(NULL);
     }
     if (error == 0) {
-        hw__gil_learn_site(helper.sighting.acquire_site);
+        for (int i = 0; i < HW__ACQUIRE_SITES && helper.sighting.acquire_sites[i] != 0; i++) {
+            hw__gil_learn_site(helper.sighting.acquire_sites[i]);
+        }
         *memory = helper.sighting.memory;
     }
     return error;

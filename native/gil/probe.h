@@ -16,8 +16,9 @@ struct hw__probe_calls {
 
 /* Finds the main interpreter's GIL. A helper thread wants the GIL while the caller holds it, and
  * the hooks tell which condition variable the helper waits for. Then the caller releases the GIL,
- * and the helper acquires and releases it: the return address of the call that signalled the
- * helper's acquire is learnt (hw__gil_learn_site()).
+ * and the helper acquires and releases it twice, the second time with no other hold in between. The
+ * return addresses of the calls that signalled these acquires, and the caller's next one, are
+ * learnt (hw__gil_learn_site()).
  *
  * The hooks must be installed, and the caller must hold the main interpreter's GIL, which is
  * released for a moment.

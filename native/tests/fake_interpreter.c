@@ -65,8 +65,22 @@ void fake_set_interval(struct fake_gil *gil, unsigned long interval_us) {
     SET(gil->memory.interval_us, interval_us);
 }
 
+/* Calls signal() from two places, as take_gil() of CPython 3.14 and 3.15 does: a thread that had
+ * the GIL last never comes to the first one. The assembly comments keep the compiler from making
+ * one call of the two. */
+static inline __attribute__((always_inline)) void signal_acquire(struct hw__gil_memory *memory,
+                                                                 bool switched) {
+    if (switched) {
+        pthread_cond_signal(&memory->switch_cond);
+        __asm__ volatile("# after another thread's hold");
+    } else {
+        pthread_cond_signal(&memory->switch_cond);
+        __asm__ volatile("# after a hold of its own");
+    }
+}
+
 /* take_gil() and drop_gil() of Python/ceval_gil.c. Each is compiled once, because the recorder
- * learns the address from which an acquire is signalled. */
+ * learns the addresses from which an acquire is signalled. */
 __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake_state *me) {
     struct hw__gil_memory *memory = &gil->memory;
     pthread_mutex_lock(gil->mutex);
@@ -85,12 +99,13 @@ __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake
     }
     pthread_mutex_lock(&memory->switch_mutex);
     SET(memory->locked, 1);
-    if (HW__READ(memory->last_holder) != me) {
+    bool switched = HW__READ(memory->last_holder) != me;
+    if (switched) {
         SET(memory->last_holder, me);
         memory->switch_number++;
     }
     if (!gil->no_switching) {
-        pthread_cond_signal(&memory->switch_cond);
+        signal_acquire(memory, switched);
     }
     pthread_mutex_unlock(&memory->switch_mutex);
     atomic_store(&gil->drop_request, 0);

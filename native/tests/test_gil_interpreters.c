@@ -154,6 +154,37 @@ static void test_older_than_the_session(void) {
     fake_gil_destroy(&own);
 }
 
+/* A thread alone at its GIL, which had it last when the session begins, signals its acquires from
+ * another place than a thread that follows another one. It is recorded from its first acquire on.
+ */
+static void test_alone_since_before_the_session(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    struct fake_state *alone = fake_state_new(&own);
+    void *me = PyEval_SaveThread();
+    PyEval_RestoreThread(alone);
+    T_TRUE(PyEval_SaveThread() == alone);
+    PyEval_RestoreThread(me);
+    world_start("alone.hwt");
+    T_TRUE(PyEval_SaveThread() == me);
+    unsigned long switches = HW__READ(own.memory.switch_number);
+    for (int i = 0; i < 3; i++) {
+        PyEval_RestoreThread(alone);
+        T_TRUE(PyEval_SaveThread() == alone);
+    }
+    T_EQ(switches, HW__READ(own.memory.switch_number));
+    PyEval_RestoreThread(me);
+    T_TRUE(world_record(&own) != NULL);
+    uint32_t index = world_record(&own)->index;
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("alone.hwt"));
+    T_EQ(3, count(&trace, index, HW__ACQUIRE));
+    T_EQ(3, count(&trace, index, HW__RELEASE));
+    trace_close(&trace);
+    fake_state_free(alone);
+    fake_gil_destroy(&own);
+}
+
 /* There are more GILs than records for them: the others are not recorded. */
 static void test_too_many(void) {
     enum { MANY = HW__MAX_GILS + 5 };
@@ -221,6 +252,7 @@ int main(void) {
     T_RUN(test_tells_its_interval);
     T_RUN(test_ends_and_comes_back);
     T_RUN(test_older_than_the_session);
+    T_RUN(test_alone_since_before_the_session);
     T_RUN(test_too_many);
     T_RUN(test_main_comes_back);
     T_RUN(test_main_comes_back_between_sessions);
