@@ -57,6 +57,19 @@ def test_a_gil_that_came_on_is_told():
     assert (found["has_gil"], found["gil_came_on"]) == (True, True)
 
 
+def test_threads_that_are_not_counted_are_named():
+    """A thread that computes alone in a sub-interpreter has no row; of many, few are named."""
+    seen = replace(sample("MainThread"), unreleased=(81,))
+    many = replace(sample("MainThread"), unreleased=tuple(range(81, 90)))
+
+    assert "not counted" not in "".join(top_view.head(sample("MainThread")))
+    assert "  not counted: thread 81, which has not released a sub-interpreter's own GIL since before the counting" in (
+        top_view.head(seen)
+    )
+    assert "not counted: threads 81, 82, 83, 84, ..., which have not" in "".join(top_view.head(many))
+    assert top_view.to_json([seen])["processes"][0]["unreleased"] == [81]
+
+
 class Still:
     """A monitor that always has the same sample."""
 

@@ -13,7 +13,9 @@ from headway.agent.headway_agent.recorder import _places
 from headway.report.trace.summary import summary_lines
 from headway.traces import format as hwt
 from headway.traces.analysis import analyse
+from headway.traces.frames import Evidence, Unreleased
 from headway.traces.model import Frame, Kind, Silent
+from headway.traces.notes import append_notes
 from headway.traces.reader import read
 from headway.traces.writer import CHUNKS_OFFSET, record, write
 
@@ -88,6 +90,46 @@ def test_what_attach_says_at_its_end_names_silent_threads():
     (line,) = summary_lines([analyse(dataclasses.replace(trace, silent=(Silent("worker-0"),)))])[-1:]
 
     assert line == "  note worker-0 neither held nor wanted the GIL in all of the recording"
+
+
+def test_a_thread_that_kept_a_gil_of_its_own_is_not_silent(tmp_path):
+    """It has its name in Python if it has one; what is noted of a GIL that is recorded after all is left out."""
+    recorded = read(named(tmp_path)).gils[0].address
+    note = b'{"unreleased":[[4096,81,"python3",true],[8192,99,"python3",false],[%d,80,"python3",true]]}' % recorded
+    found = read(named(tmp_path, note=note))
+
+    assert found.evidence.unreleased == (Unreleased(4096, 81, "worker-1", True), Unreleased(8192, 99, "python3", False))
+    assert found.silent == (Silent("worker-0, renamed"),)
+
+
+def test_a_report_names_threads_that_kept_a_gil_and_does_not_say_that_all_is_well():
+    """Of a thread that released its GIL later, only that is not known."""
+    trace = Script().hold(0, 0, 50).hold(0, 50.1, 99.9).trace(100, "MainThread")
+    kept = Unreleased(4096, 81, "wor\x1b[1mker", True)
+    found = told(dataclasses.replace(trace, evidence=Evidence(unreleased=(kept,))))
+    (line,) = summary_lines([analyse(dataclasses.replace(trace, evidence=Evidence(unreleased=(kept,))))])[-1:]
+    left = dataclasses.replace(kept, to_the_end=False)
+    other = told(dataclasses.replace(trace, evidence=Evidence(unreleased=(left,))))
+
+    assert found["unreleased-gil"].weight == "note"
+    assert " held a sub-interpreter's own GIL from before the recording to its end" in found["unreleased-gil"].fact
+    assert line == f"  note {found['unreleased-gil'].fact}"
+    assert "\x1b" not in line
+    assert found["no-contention"].cause == "the GIL does not slow this program down"
+    assert "to its end" not in other["unreleased-gil"].fact
+    assert "did not acquire it again" in other["unreleased-gil"].cause
+
+
+def test_a_note_of_a_kept_gil_can_be_appended_and_read(tmp_path):
+    """A trace that is damaged there has none."""
+    path = write(small([(0, A, 0), (5, R, 0)], threads=1), tmp_path / "x.hwt")
+    kept = Unreleased(8192, 81, "\u5de5", False)
+    with path.open("r+b") as file:
+        append_notes(file.fileno(), Evidence(unreleased=(kept,)))
+
+    assert read(path).evidence.unreleased == (kept,)
+    for wrong in (b'[[1,2,"x"]]', b'[["1",2,"x",true]]', b"[1]", b"7"):
+        assert read(named(tmp_path, note=b'{"unreleased":%s}' % wrong)).evidence.unreleased == ()
 
 
 def test_a_silent_thread_has_the_stack_that_it_had_when_attach_began(tmp_path):

@@ -187,21 +187,24 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
     """Enter the process and those below it, wait, leave them, and tell what was recorded; return the exit code."""
     from headway.live import files
     from headway.live.collect import collecting
+    from headway.live.unreleased import note_kept
 
     if arguments.output is not None:
         file = files.check_new(arguments.output, force=arguments.force)
     else:
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
-    with (
-        files.locked(file),
-        collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
-        contextlib.closing(_Recording(target, file, door, arguments, signals)) as recording,
-    ):
-        recording.enter()
-        with contextlib.nullcontext() if arguments.no_children else recording.newcomers:
-            alive = _wait(recording.decisive, signals, arguments.duration)
-        running = [one for one in recording.held() if _is_alive(one[0].pid)]
-        codes = beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
+    with files.locked(file):
+        with (
+            collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
+            contextlib.closing(_Recording(target, file, door, arguments, signals)) as recording,
+        ):
+            recording.enter()
+            with contextlib.nullcontext() if arguments.no_children else recording.newcomers:
+                alive = _wait(recording.decisive, signals, arguments.duration)
+            kept = [(one.kept.pid, one.kept.look()) for _, one in recording.held() if one.kept is not None]
+            running = [one for one in recording.held() if _is_alive(one[0].pid)]
+            codes = beside_each_other(lambda one: _end(*one, arguments, signals, policy=False), running)
+        note_kept(file, kept)
     recording.tell(ended=not alive)
     return max(codes, default=0)
 

@@ -20,6 +20,9 @@ _WIDTHS = (28, 16, 7, 7, 9, 9, 9, 9, 9)
 _NARROW = (14, 7, 6, 6, 7, 8, 8, 7, 8)
 """The widths for 80 columns; a state is then shown without its time."""
 
+_LISTED = 4
+"""The ids of threads that a line names."""
+
 _NO_GIL = "no GIL; waits are for locks of objects and the interpreter and for ends of threads, not for `threading.Lock`"
 
 
@@ -126,6 +129,8 @@ def head(sample: "Sample") -> list[str]:
     lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
     if sample.gil_came_on:
         lines.append("this free-threaded Python began without a GIL: an extension module switched the GIL on")
+    if sample.unreleased:
+        lines.append(_unreleased(sample.unreleased))
     # A thread that came and went between the two readings counts as both.
     both = max(0, sample.interval.ended.count - len(sample.interval.went))
     changes = [
@@ -134,6 +139,13 @@ def head(sample: "Sample") -> list[str]:
         if count
     ]
     return [f"{who}: {lines[0]}", *(f"  {line}" for line in [*lines[1:], *([", ".join(changes)] if changes else [])])]
+
+
+def _unreleased(tids: Sequence[int]) -> str:
+    """Return that threads are not in the table: of what the threads of a sub-interpreter do, only acquires are seen."""
+    threads = f"thread{'s' * (len(tids) > 1)} {', '.join(map(str, tids[:_LISTED]))}{', ...' * (len(tids) > _LISTED)}"
+    has = "have" if len(tids) > 1 else "has"
+    return f"not counted: {threads}, which {has} not released a sub-interpreter's own GIL since before the counting"
 
 
 def fitted(cells: Sequence[str], columns: int | None = None) -> list[str]:
@@ -174,6 +186,7 @@ def _process(sample: "Sample") -> dict[str, Any]:
         "program": sample.program,
         "has_gil": sample.has_gil,
         "gil_came_on": sample.gil_came_on,
+        "unreleased": list(sample.unreleased),
         "interval_s": interval.wall_ns / 1e9,
         "window_s": sample.window.wall_ns / 1e9,
         "gils": [

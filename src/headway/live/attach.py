@@ -31,6 +31,7 @@ from headway.live.proc import BEGIN_TICKS, STATE, ids_in, stat, status
 from headway.live.remote import Request
 from headway.live.standby import is_standby
 from headway.live.standstill import Standstill
+from headway.live.unreleased import KeptGils
 
 __all__ = [
     "Attachment",
@@ -165,6 +166,8 @@ class Attachment:
     def __init__(self, text: str, lease: Lease) -> None:
         self.text = text
         """The process's answer: the path that it records to, or the policy that was on before."""
+        self.kept: KeptGils | None = None
+        """What threads held when a recording began, and the recording cannot see."""
         self._lease = lease
 
     @property
@@ -205,6 +208,7 @@ def attach(
     """
     _check_filter(target, despite=despite_filter)
     held = _recorded(target, str(door.path), door.family, PROCESS_MEMORY_BYTES, patience_s, door.folder, check=check)
+    held.kept = KeptGils(target.pid)
     door.called.wait(_COLLECTED_S)
     return held
 

@@ -14,6 +14,7 @@ import os
 import struct
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -23,6 +24,7 @@ from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.live.files import descendants
 from headway.live.header import COUNTERS_ONLY, FIELDS_BYTES, FORMAT_VERSION, Header, header_in
 from headway.live.lived import incarnation_of
+from headway.live.own_gils import HeldGil, OwnGils
 from headway.live.proc import ids_in, status
 from headway.live.slots import FREE, SLOT_BYTES, SLOT_HEAD, ThreadCounters, changed
 from headway.live.switched_on import GilSwitch
@@ -157,6 +159,8 @@ class Watch:
         self._incarnation = incarnation
         self._header = header
         self._switch = GilSwitch(pid)
+        self._own_gils = OwnGils(pid)
+        self._held: set[HeldGil] = set()
         self._ids = ThreadIds(pid)
         self._began_ns: dict[int, int] = {}
 
@@ -218,6 +222,18 @@ class Watch:
     def gil_came_on(self) -> bool:
         """Whether the GIL was off when the recording began, and an extension module has switched it on since."""
         return not self._header.has_gil and self._switch.is_on()
+
+    def unreleased(self, threads: Iterable[ThreadCounters]) -> tuple[int, ...]:
+        """Return the ids of threads that hold a sub-interpreter's own GIL, and have not acquired it since the counting began.
+
+        Only threads that held it at the last call, too, are returned: of those, the counters are known to be complete.
+
+        Args:
+            threads: The counters of the process's threads.
+        """
+        held = set(self._own_gils.held())
+        kept, self._held = held & self._held, held
+        return tuple(sorted({one.tid for one in kept} - {one.tid for one in threads if one.gil}))
 
     @property
     def counters_only(self) -> bool:
@@ -334,6 +350,8 @@ class Sample:
     window: Rates
     gil_came_on: bool = False
     """An extension module has switched the GIL of a free-threaded build on since the recording began."""
+    unreleased: tuple[int, ...] = ()
+    """The ids of threads that have held a sub-interpreter's own GIL since before the counting, which counts nothing of it."""
 
 
 class Monitor:
@@ -391,7 +409,8 @@ class Monitor:
                 continue
             interval, window = history.interval(), history.window()
             if interval is not None and window is not None:
-                found.append(Sample(pid, watch.program, watch.has_gil, interval, window, watch.gil_came_on))
+                unreleased = watch.unreleased(one.now for one in interval.threads)
+                found.append(Sample(pid, watch.program, watch.has_gil, interval, window, watch.gil_came_on, unreleased))
         return found
 
     def _read(self, pid: int) -> tuple[Watch | None, History | None]:
@@ -425,6 +444,7 @@ class Monitor:
         except RecordingError:
             self._tries[pid] = program, tries + 1
             return None
+        known[0].unreleased(())  # the first look; the next one tells which are still held
         self._watches[pid] = known
         return known
 

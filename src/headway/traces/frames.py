@@ -1,6 +1,7 @@
 """Code locations of threads, and other observations of a process from outside. Imports nothing that needs numpy."""
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,8 +19,10 @@ __all__ = [
     "Sample",
     "Standing",
     "Stopped",
+    "Unreleased",
     "packed",
     "text",
+    "with_names",
 ]
 
 
@@ -116,6 +119,19 @@ class Standing:
 
 
 @dataclass(frozen=True)
+class Unreleased:
+    """A thread that held a GIL of a sub-interpreter's own when `headway attach` began, and has not acquired it since."""
+
+    gil: int
+    """The GIL's address."""
+    tid: int
+    name: str
+    """The name that the program gave, else the operating system's."""
+    to_the_end: bool
+    """The thread still held that GIL when `headway attach` ended."""
+
+
+@dataclass(frozen=True)
 class Collected:
     """A garbage collection."""
 
@@ -169,12 +185,30 @@ class Evidence:
     laps: tuple[Lap, ...] = ()
     longest_away: tuple[Away, ...] = ()
     stopped: tuple[Stopped, ...] = ()
+    unreleased: tuple[Unreleased, ...] = ()
     watched: bool = False
     """The recording is one that `headway watch` wrote."""
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""
         return any(one.tid == tid and since_ns < one.time_ns <= until_ns for one in self.asleep)
+
+
+def with_names(
+    unreleased: Iterable[Unreleased], names: Mapping[int, str], recorded: Container[int]
+) -> tuple[Unreleased, ...]:
+    """Return those of the threads whose GILs are not recorded, by their names in Python if they have such names.
+
+    Args:
+        unreleased: The threads.
+        names: The names in Python, by the native id.
+        recorded: The addresses of the recorded GILs.
+    """
+    return tuple(
+        dataclasses.replace(one, name=names.get(one.tid, "").strip() or one.name)
+        for one in unreleased
+        if one.gil not in recorded
+    )
 
 
 def packed(seen: Iterable[Sample | Away]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ have any length that fits in a chunk:
     {"laps": [[serial, begun_ns, ended_ns, of_a_pool, tid, name], ...]}
     {"frames": [...], "away": [[serial, since_ns, until_ns, [frame, ...]], ...]}
     {"stopped": [[running_ns, since_ns, until_ns, runs_ns], ...]}
+    {"unreleased": [[address of the GIL, tid, name, to_the_end], ...]}
     {"watched": true}
 
 `samples` and `away` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
@@ -26,7 +27,19 @@ from typing import Any
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.frames import Asleep, Away, CoreTime, Evidence, Frame, Lap, Sample, Standing, Stopped, packed
+from headway.traces.frames import (
+    Asleep,
+    Away,
+    CoreTime,
+    Evidence,
+    Frame,
+    Lap,
+    Sample,
+    Standing,
+    Stopped,
+    Unreleased,
+    packed,
+)
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -43,6 +56,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
         *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
         *_rows("laps", [list(dataclasses.astuple(one)) for one in evidence.laps]),
         *_rows("stopped", [[one.running_ns, one.since_ns, one.until_ns, one.runs_ns] for one in evidence.stopped]),
+        *_rows("unreleased", [list(dataclasses.astuple(one)) for one in evidence.unreleased]),
         *([b'{"watched":true}'] if evidence.watched else []),
     ]
     if not notes:
@@ -118,6 +132,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     laps: list[Lap] = []
     away: list[Away] = []
     stopped: list[Stopped] = []
+    unreleased: list[Unreleased] = []
     watched = False
     damaged = 0
     for text in notes:
@@ -143,6 +158,10 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
                 if stack
             ]
             stopped += [Stopped(*map(_number, row)) for row in note.get("stopped", [])]
+            unreleased += [
+                Unreleased(_number(gil), _number(tid), str(name), to_the_end is True)
+                for gil, tid, name, to_the_end in note.get("unreleased", [])
+            ]
             watched = watched or note.get("watched") is True
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
@@ -155,6 +174,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             laps=tuple(sorted(laps, key=lambda one: one.begun_ns)),
             longest_away=tuple(sorted(away, key=lambda one: one.since_ns)),
             stopped=tuple(sorted(stopped, key=lambda one: one.since_ns)),
+            unreleased=tuple(unreleased),
             watched=watched or bool(core_times),  # recordings of earlier versions do not say it
         ),
         damaged,

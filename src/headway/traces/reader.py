@@ -21,7 +21,7 @@ from headway.traces import mending
 from headway.traces.chunks import last_before_gaps, opened, read_header
 from headway.traces.collected import collections_of, without_collections
 from headway.traces.described import SeenThread, early_threads, process_of, threads_of, until_nul
-from headway.traces.frames import Standing
+from headway.traces.frames import Evidence, with_names
 from headway.traces.gaps import Gaps
 from headway.traces.model import EVENT_DTYPE, Kind, Loss, Silent, Trace, known_flags
 from headway.traces.notes import evidence_of
@@ -146,10 +146,13 @@ class _Reading:
         until_ns = self._part_ns[1] if self._part_ns is not None else known_until_ns
 
         evidence, damaged_bytes = evidence_of(self._records.notes)
-        silent = self._silent(seen, evidence.standing)
         events, collections = without_collections(events, seen)
         events = mending.whole_waits(_with_releases(events), lost=self._lost_events > 0)
         gils = self._records.gils(min(int(self._header["gil_count"]), mending.used_gils(events)), self._start_ns)
+        names = {one.tid: one.name for one in sorted(self._records.names)}
+        unreleased = with_names(evidence.unreleased, names, {one.address for one in gils})
+        evidence = replace(evidence, unreleased=unreleased)
+        silent = self._silent(seen, evidence)
         events = self._without_damaged(events, len(gils))
         if until_ns:
             events = _without(events, events["time_ns"] > until_ns)
@@ -202,8 +205,10 @@ class _Reading:
             early=early_threads(threads, events, self._records.names),
         )
 
-    def _silent(self, seen: Sequence[SeenThread], standing: Sequence[Standing]) -> tuple[Silent, ...]:
+    def _silent(self, seen: Sequence[SeenThread], evidence: Evidence) -> tuple[Silent, ...]:
         """Return the threads that were there and have no event; () if events of theirs may be lost.
+
+        Those that kept a GIL of their own are others.
 
         Recording names all of Python's threads when it begins and when it ends. Without a GIL, a thread that works has no
         event either. Some versions of Python keep `Dummy-1`, the name of a thread of C, after its end: it tells of no thread.
@@ -211,9 +216,9 @@ class _Reading:
         is_off = self._process.free_threaded and not self._process.gil_enabled
         if is_off or self._lost_events or self._overwritten_events or self._damaged_bytes:
             return ()
-        tids = {one.tid for one in seen}
+        tids = {one.tid for one in seen} | {one.tid for one in evidence.unreleased}
         names = {one.tid: one.name for one in sorted(self._records.names) if one.name.strip() and one.tid not in tids}
-        frames = {one.tid: one.frames for one in standing}
+        frames = {one.tid: one.frames for one in evidence.standing}
         return tuple(
             Silent(name, frames.get(tid, ())) for tid, name in sorted(names.items()) if not _DUMMY.fullmatch(name)
         )

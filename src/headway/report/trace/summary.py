@@ -17,7 +17,16 @@ __all__ = ["short_summary", "summary_lines", "worst_first"]
 _PROCESSES = 3
 _FINDINGS = 3
 _TOLD_NOTES = frozenset(
-    {"contended-lock", "deadlock", "elsewhere", "executed", "late-loop", "silent-threads", "unseen-wait"}
+    {
+        "contended-lock",
+        "deadlock",
+        "elsewhere",
+        "executed",
+        "late-loop",
+        "silent-threads",
+        "unreleased-gil",
+        "unseen-wait",
+    }
 )
 """Notes about threads that did not get on, without the GIL's being the reason."""
 

@@ -74,7 +74,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
         found += unseen(analysis, beyond_ns=max(one.cost_ns for one in found))
     else:
         found += [*unseen(analysis), *unread(analysis)]
-        others = found or analysis.late_loops or analysis.unseen_waits or analysis.silent
+        others = found or analysis.late_loops or analysis.unseen_waits or analysis.silent or analysis.unreleased
         if analysis.process.executed is not Executed.UNRECORDED:  # most of its work is not in the trace
             found += _nothing_to_improve(analysis, is_all=analysis.process.has_stacks and not others)
     costliest_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)

@@ -405,6 +405,29 @@ def _silent(analysis: Analysis) -> Iterator[Finding]:
         )
 
 
+def _unreleased(analysis: Analysis) -> Iterator[Finding]:
+    if not analysis.unreleased:
+        return
+    names = names_or_roles([printable(one.name) for one in analysis.unreleased])
+    count = len(analysis.unreleased)
+    gils = "a sub-interpreter's own GIL" if count == 1 else "GILs of sub-interpreters' own"
+    to_the_end = all(one.to_the_end for one in analysis.unreleased)
+    yield Finding(
+        kind="unreleased-gil",
+        weight="note",
+        fact=(
+            f"{listed(names)}{f' ({count} threads)' * (len(names) != count)} held {gils} from before the recording"
+            f"{' to its end' if to_the_end else ' on'}, which no figure here counts"
+        ),
+        cause=(
+            "a sub-interpreter's GIL is found when a thread acquires it, and a thread that computes alone never releases it"
+            + "; one that released it meanwhile did not acquire it again" * (not to_the_end)
+        ),
+        advice="`headway trace`, from the program's start, records such a thread",
+        threads=tuple(names),
+    )
+
+
 NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _losses,
     _missing_processes,
@@ -414,6 +437,7 @@ NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
     _slowed,
     _late_loops,
     _silent,
+    _unreleased,
     _free_threaded,
     locks,
 )

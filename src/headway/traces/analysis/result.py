@@ -17,6 +17,7 @@ from headway.traces.analysis.turns import Turns
 from headway.traces.analysis.unread import UnreadLine
 from headway.traces.analysis.unseen import LateLoop, UnseenWait
 from headway.traces.analysis.utilisation import Timeline
+from headway.traces.frames import Unreleased
 from headway.traces.model import Frame, Loss, Process, Silent
 
 __all__ = ["Analysis", "Finding", "GilSummary", "Weight", "WhatIf"]
@@ -157,6 +158,7 @@ class Analysis:
         late_loops: With a GIL: the event loops that made no progress for too long.
         silent: With a GIL: the threads that neither held nor wanted it in all of the trace.
         standstill: Those of them that wait for a lock which another one has, with the index of that one.
+        unreleased: The threads that kept a sub-interpreter's own GIL since before `headway attach`, and have no event of it.
         full_pools: The pools of which each thread waits for a result when the recording ends.
         loss: The data that is missing from the trace.
         missing: The most waiting that is missing from the trace, in the window.
@@ -194,6 +196,7 @@ class Analysis:
     late_loops: tuple[LateLoop, ...]
     silent: tuple[Silent, ...]
     standstill: dict[int, int]
+    unreleased: tuple[Unreleased, ...]
     full_pools: tuple[FullPool, ...]
     loss: Loss
     missing: Missing

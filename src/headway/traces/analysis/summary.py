@@ -104,6 +104,7 @@ def analyse(
         late_loops=late_loops(trace, whole.holds, all_away, start_ns, end_ns),
         silent=trace.silent,
         standstill=standstill(trace.silent, changed),
+        unreleased=trace.evidence.unreleased,
         full_pools=full_pools(trace, changed) if end_ns == trace.end_ns else (),
         loss=trace.loss,
         missing=missing(trace, whole, waited, locks, start_ns, end_ns),
