@@ -36,6 +36,10 @@
     X(PyDict_GetItemString, void *, (void *dict, const char *key))                                 \
     X(PyLong_AsLong, long, (void *number))                                                         \
     X(PyErr_Clear, void, (void))                                                                   \
+    X(PySys_GetObject, void *, (const char *name))                                                 \
+    X(PyObject_CallObject, void *, (void *function, void *arguments))                              \
+    X(PyInterpreterState_Head, void *, (void))                                                     \
+    X(PyInterpreterState_Main, void *, (void))                                                     \
     X(PyThreadState_Get, void *, (void))
 
 /* Pointers to those functions, set before any method can be called, and never changed. */
@@ -188,6 +192,23 @@ static void *let_trace(void *module, void *arguments) {
         return NULL;
     }
     return number(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0));
+}
+
+/* Arguments: (interpreters may have GILs of their own). Returns sys._current_frames(), or {} where
+ * there are such interpreters: that function makes objects of the frames of all interpreters, while
+ * threads of another one run, and CPython 3.12 and 3.13 then crash. The newest interpreter is the
+ * head of their list. No thread gets the main GIL between the look and the call. */
+static void *current_frames(void *module, void *arguments) {
+    (void)module;
+    int own_gils;
+    if (!PyArg_ParseTuple(arguments, "i", &own_gils)) {
+        return NULL;
+    }
+    void *function = PySys_GetObject("_current_frames");
+    if (function == NULL || (own_gils && PyInterpreterState_Head() != PyInterpreterState_Main())) {
+        return Py_BuildValue("{}");
+    }
+    return PyObject_CallObject(function, NULL);
 }
 
 static void *times(void *module, void *arguments) {
@@ -398,6 +419,7 @@ static struct method methods[] = {
     {"note", note, METH_VARARGS, "hw_trace_note()."},
     {"collection", collection, METH_VARARGS, "A function for gc.callbacks."},
     {"let_trace", let_trace, METH_VARARGS, "prctl(PR_SET_PTRACER)."},
+    {"current_frames", current_frames, METH_VARARGS, "sys._current_frames(), where it is safe."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},
     {"longest", longest, METH_VARARGS, "hw_gil_longest()."},
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},

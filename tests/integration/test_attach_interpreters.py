@@ -31,6 +31,7 @@ pytestmark = [
 
 PROGRAM = r"""
 import os, sys, threading, time
+sys.addaudithook(lambda event, _: event == "sys._current_frames" and os.write(1, b"touched\n"))
 try:
     import _interpreters as module
 except ImportError:
@@ -65,7 +66,10 @@ while True:
 
 @contextlib.contextmanager
 def running(name, does):
-    """Run the program, and yield it with the id of the thread that is alone; it must still run at the end."""
+    """Run the program, and yield it with the id of the thread that is alone.
+
+    The program must still run at the end. Nothing may have touched the frames of the other interpreter.
+    """
     with subprocess.Popen(
         [BY_NAME[name].executable, "-c", PROGRAM, does], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
@@ -73,6 +77,7 @@ def running(name, does):
             yield child, int(child.stdout.readline())
             assert child.poll() is None
             child.stdin.close()
+            assert child.stdout.read() == ""
             assert child.wait(LIMIT_S) == 0
         finally:
             child.kill()

@@ -253,12 +253,15 @@ class Recorder:
         return self._library.longest()
 
     def tell_stacks(self):
-        """Record where Python's threads are now, but for the calling one: a thread that is blocked for good has no event."""
+        """Record where Python's threads are now, but for the calling one: a thread that is blocked for good has no event.
+
+        Nothing is recorded from 3.12 on if there are other interpreters: they may run meanwhile.
+        """
         import threading
 
         # enumerate() would take a lock, which another thread may hold for ever.
         tids = {ident: getattr(one, "_native_id", None) for ident, one in list(threading._active.items())}
-        stacks = sys._current_frames()
+        stacks = self._library.current_frames(int(sys.version_info >= (3, 12)))
         stacks.pop(threading.get_ident(), None)
         for ident, frame in list(stacks.items())[:_MOST_STACKS]:
             if isinstance(tids.get(ident), int):
