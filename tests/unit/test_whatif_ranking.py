@@ -100,6 +100,22 @@ def test_a_replay_that_misses_the_program_gives_no_ranking(role, told):
     assert ("one request may take many turns" in said) != bool(told)
 
 
+def test_no_ranking_tells_all_that_may_be_the_reason():
+    """The reasons that hold for every change are told, too, and what the model rests on, each once."""
+    far = "replayed without a change, sync has 20.00 of the turns in the trace, so the model lacks something"
+    busy = "threads held the GIL without running on a core for 70 % of the time"
+    prediction = Prediction(Change(policy="fair"), (role_of(20.0),), ("other programs want 2 cores",), (busy, far))
+    text = io.StringIO()
+    Console(file=text, width=140).print(
+        whatif_view.ranking([ranking.Ranked(prediction, 0.5, (), prediction.outside)], "app.hwt")
+    )
+    said = text.getvalue()
+    assert said.startswith("no ranking: ")
+    assert f"outside the model: {busy}\n" in said
+    assert "rests on: other programs want 2 cores\n" in said
+    assert said.count("sync has 20.00") == 1
+
+
 def test_no_change_misses_nothing():
     """Where there is no change to try, there is no replay that could be far from the trace."""
     assert ranking.missed([]) == ()

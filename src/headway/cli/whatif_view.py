@@ -193,8 +193,10 @@ def ranking(ranked: "Sequence[Ranked]", name: str, untried: "Sequence[str]" = ()
 def _no_ranking(ranked: "Sequence[Ranked]", why: "Sequence[str]", name: str) -> RenderableType:
     """Return the reasons why changes are not ranked, and the commands that tell of the program and of one change."""
     change = ranked[0].prediction.change
+    others = [text for text in ranked[0].outside_all if not any(text.startswith(one) for one in why)]
     lines = [
-        *(f"outside the model: {text}" for text in why),
+        *(f"outside the model: {text}" for text in (*why, *others)),
+        *(f"rests on: {text}" for text in ranked[0].prediction.rests_on),
         f"whether the GIL slows the program down: headway report {shlex.quote(name)}",
         f"the figures of one change, and what they rest on: headway whatif {shlex.quote(name)} {change}",
     ]
