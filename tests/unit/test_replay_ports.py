@@ -111,6 +111,16 @@ def test_an_event_loop_whose_clients_pause_is_outside_the_model():
     assert not any("peers pause" in one for one in prompt.outside)
 
 
+@pytest.mark.parametrize(("pause_us", "work_us"), [(300, (380, 430)), (20, (0, 0)), (2000, (0, 0))])
+def test_clients_of_an_event_loop_compute_between_an_answer_and_a_request(pause_us, work_us):
+    """In a short pause, the time beyond a peer's wake-up is the client's own work; a long one is not known to be work."""
+    model = served(polled(pause_us), {**KINDS, 3: Call.POLL})
+    (port,) = model.ports
+    assert work_us[0] * US <= port.work_ns <= work_us[1] * US
+    spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=2)
+    assert [one.work_ns for one in spec.clients] == [port.work_ns]
+
+
 def behind(hold_us):
     """Return the rows of an event loop that waits for the GIL after its answer, and then polls for less than 0.1 ms."""
     rows = []

@@ -191,12 +191,11 @@ def test_a_program_without_a_gil_tells_nothing():
     assert told(replace(trace, process=process, gils=(), events=trace.events[:0])) is None
 
 
-def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch):
-    """Nothing is predicted for a program, or a change, that is outside the model."""
+@pytest.mark.parametrize("doubt", [{"outside": ("a reason",)}, {"others": 2.0}], ids=["outside", "a busy machine"])
+def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch, doubt):
+    """Nothing is predicted for a program, or a change, that is outside the model, nor for a busy machine."""
     model_of = ranking.model_of
-    monkeypatch.setattr(
-        ranking, "model_of", lambda *words, **cores: replace(model_of(*words, **cores), outside=("a reason",))
-    )
+    monkeypatch.setattr(ranking, "model_of", lambda *words, **cores: replace(model_of(*words, **cores), **doubt))
 
     assert told(traced(SLEEPERS)) is None
 

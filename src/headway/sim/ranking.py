@@ -275,7 +275,9 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
         model = model_of(trace, costs, cores=cores)
         wait_no_longer()
         # Changes to processes, and to threads without a GIL, always have something outside the model.
-        changes = [] if model.outside else [one for one in _candidates(model) if one.gil and not one.processes]
+        # The figures of a busy machine need the line that says so, for which a report has no room.
+        doubted = model.outside or model.others
+        changes = [] if doubted else [one for one in _candidates(model) if one.gil and not one.processes]
         if not changes:
             return []
         for one in predicting(

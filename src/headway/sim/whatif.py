@@ -297,7 +297,8 @@ def _without_a_core(model: Model, before: Sequence[_ByRole], cores: int) -> str:
         return ""
     return (
         f"threads held the GIL without running on a core for {share(held - ran, held)} of the time that it was held: other"
-        " programs had the cores, or calls into C slept with the GIL; the model lacks that, so it may promise too much"
+        " programs had the cores, or calls into C slept with the GIL; the model lacks that, so it may promise too much:"
+        " record again on a calm machine"
     )
 
 

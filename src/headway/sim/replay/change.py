@@ -18,6 +18,7 @@ from headway.sim.machine import Costs
 from headway.sim.policy import choose
 from headway.sim.replay.cpu_bound import cpu_bound
 from headway.sim.replay.learn import Actor, Model
+from headway.sim.replay.others import crowd
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
 from headway.traces.analysis.words import listed, number
@@ -215,6 +216,8 @@ def specify(
 ) -> tuple[Spec, tuple[Actor, ...]]:
     """Return the simulator's specification, and for each of its roles, which are one thread each, the actor that it replays.
 
+    Roles of other programs come after those, and have no actor.
+
     Args:
         model: The program.
         change: The difference from the trace.
@@ -254,7 +257,12 @@ def specify(
                 port = model.ports[actor.port]
                 key = (actor.port, 0 if len(port.threads) > 1 else nth // first)
                 if key not in clients:
-                    clients[key] = Client(connections=port.connections, port=len(clients), cores=_beside(wanted_cores))
+                    clients[key] = Client(
+                        connections=port.connections,
+                        port=len(clients),
+                        cores=_beside(wanted_cores),
+                        work_ns=port.work_ns,
+                    )
                 ops = ops.copy()
                 ops["index"][(ops["flags"] & OF_PORT) != 0] = clients[key].port
             mask = (1 << wanted_cores) - 1
@@ -272,6 +280,8 @@ def specify(
             replayed.append(actor)
     if not roles:
         raise ScenarioError("no role is left to simulate", hint="leave a role in the program")
+    # The cores that a program no longer has keep their share of the other programs.
+    others, dists = crowd(model.others * min(1.0, wanted_cores / cores), wanted_cores, len(model.dists))
     spec = Spec(
         seed=seed,
         end_ns=end_ns,
@@ -282,11 +292,11 @@ def specify(
         migration_ns=costs.migration_ns,
         core_count=min(_MOST_CORES, max(wanted_cores, 2) if clients else wanted_cores),
         gils=tuple(gils),
-        roles=tuple(roles),
+        roles=(*roles, *others),
         clients=tuple(clients.values()),
         port_count=len(clients),
         semaphores=(0,) * model.semaphores,
-        dists=model.dists,
+        dists=(*model.dists, *dists),
     )
     return spec, tuple(replayed)
 

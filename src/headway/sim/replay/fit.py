@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headway.errors import HeadwayError
 from headway.sim.machine import Costs
 from headway.sim.replay.change import NOTHING
+from headway.sim.replay.crowded import crowded
 from headway.sim.replay.learn import Assumption, Model, learn
 from headway.sim.replay.trace import predicted_trace
 from headway.traces.calls import Call
@@ -76,7 +77,7 @@ def model_of(
     calls: Mapping[int, Call] | None = None,
     whole: Overview | None = None,
 ) -> Model:
-    """Return the model of a trace, with hand-offs as in the trace.
+    """Return the model of a trace, with other programs on the cores as in the trace, and with hand-offs as in the trace.
 
     On one core, a hand-off also waits for the core, and many traces have too few hand-offs. The machine's costs are
     kept in both cases.
@@ -91,7 +92,7 @@ def model_of(
     Raises:
         ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
     """
-    model = learn(trace, costs, calls, whole=whole)
+    model = crowded(learn(trace, costs, calls, whole=whole), costs, cores)
     seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns, model.kinds)
     if cores < 2 or max(len(seen.waited), len(seen.woken)) < _FEW:
         return model

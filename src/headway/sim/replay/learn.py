@@ -108,6 +108,7 @@ class Model:
         cores_used: How many cores the program used in the window, on average.
         rests_on: The model's assumptions.
         outside: The reasons why predictions may be wrong beyond their intervals, a sentence each.
+        others: How many threads of other programs would compute all the time beside it (`headway.sim.replay.others`).
     """
 
     trace: Trace
@@ -124,6 +125,7 @@ class Model:
     cores_used: float
     rests_on: tuple[Assumption, ...]
     outside: tuple[str, ...]
+    others: float = 0.0
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ _ALMOST_ALL = (2, 98)
 """Percentiles that leave out the window's ends and calls that were misread."""
 _SOON = 10.0
 """A client that is back within this many times the least time on this machine sends its next request at once."""
+_SHORT = 10
+"""The percentile of the pauses of clients that is taken for one in which a client had a core at once."""
 _MOSTLY = 2
 """A poll slept for most of the time since an answer if that is less than this many times its own length."""
 _STEPS = 50
@@ -66,12 +68,14 @@ class Port:
         connections: The least number of the client's connections: the most requests that were open at a time.
         parts: For each thread and burst, the part of the call after the burst.
         pause_ns: How long an event loop's clients pause before a request, typically, where it slept for one; 0: they send soon.
+        work_ns: How long such a client computes before it sends its next request, at least.
     """
 
     threads: frozenset[int]
     connections: int
     parts: Mapping[_Key, Part]
     pause_ns: int = 0
+    work_ns: int = 0
 
 
 @final
@@ -107,7 +111,9 @@ def find_ports(
     for one in calls:
         if peers[one.thread].simulated:
             parts = _together(seen, [one], frames) or _in_turn(one)
-            found.append(replace(_port(seen, [one], parts), pause_ns=_pause_ns(seen, one, parts, costs)))
+            pauses_ns = _pauses_ns(seen, one, parts)
+            pause_ns, work_ns = _pause_ns(pauses_ns, costs), _work_ns(pauses_ns, costs)
+            found.append(replace(_port(seen, [one], parts), pause_ns=pause_ns, work_ns=work_ns))
     takers = [one for one in calls if len(one.receives) >= _FEW and len(one.sends) < _FEW]
     answerers = [one for one in calls if len(one.sends) >= _FEW and len(one.receives) < _FEW]
     if len(takers) == 1 and answerers:
@@ -225,11 +231,11 @@ def _at_once(seen: Seen, parts: Mapping[_Key, Part], costs: Costs) -> bool:
     return len(late_ns) < _FEW or float(np.median(late_ns)) < _SOON * turnaround_ns(costs)
 
 
-def _pause_ns(seen: Seen, calls: _Calls, parts: Mapping[_Key, Part], costs: Costs) -> int:
-    """Return how long an event loop's clients pause: the typical time from an answer to a request that its poll slept for.
+def _pauses_ns(seen: Seen, calls: _Calls, parts: Mapping[_Key, Part]) -> list[int]:
+    """Return the times from an answer of an event loop to a request that its poll slept for.
 
     Requests that waited already tell nothing. Nor does a poll that began late, as it does if the loop waited for the GIL
-    after its answer: most of that time is the loop's own. The result is 0 if the requests came soon, or were too few.
+    after its answer: most of that time is the loop's own.
     """
     polls = set(calls.slept.tolist())
     away_ns = seen.bursts[calls.thread].away_ns
@@ -240,8 +246,24 @@ def _pause_ns(seen: Seen, calls: _Calls, parts: Mapping[_Key, Part], costs: Cost
             answered_ns = at_ns
         elif burst in polls and answered_ns is not None and at_ns - answered_ns < _MOSTLY * away_ns[burst]:
             pauses_ns.append(at_ns - answered_ns)
+    return pauses_ns
+
+
+def _pause_ns(pauses_ns: list[int], costs: Costs) -> int:
+    """Return how long an event loop's clients pause, typically; 0 if the requests came soon, or were too few."""
     pause_ns = int(np.median(pauses_ns)) if len(pauses_ns) >= _FEW else 0
     return pause_ns if pause_ns >= _SOON * turnaround_ns(costs) else 0
+
+
+def _work_ns(pauses_ns: list[int], costs: Costs) -> int:
+    """Return how long clients compute between an answer and their next request; 0 if they pause, or it is not known.
+
+    The short pauses tell it: in the others, a client may have waited for a core.
+    """
+    if len(pauses_ns) < _FEW:
+        return 0
+    short_ns = float(np.percentile(pauses_ns, _SHORT))
+    return max(0, int(short_ns - turnaround_ns(costs))) if short_ns < _SOON * turnaround_ns(costs) else 0
 
 
 def _open_then(exchange: list[tuple[int, _Key, Part]]) -> NDArray[np.int64]:
