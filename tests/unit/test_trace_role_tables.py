@@ -33,9 +33,9 @@ def server():
 
 
 def shown(analysis, width, **options):
-    console = Console(file=io.StringIO(), width=width)
-    console.print(render_traces([analysis], **options))
-    return console.file.getvalue()
+    printed = io.StringIO()
+    Console(file=printed, width=width).print(render_traces([analysis], **options))
+    return printed.getvalue()
 
 
 def test_who_waited_for_whom_is_told_by_role():
