@@ -15,6 +15,7 @@ from headway.sim.machine import Costs
 from headway.sim.replay.change import MOST_PROCESSES, SEVERAL, Change, Shorten, becoming_processes
 from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import Model
+from headway.sim.replay.others import MUCH, without_a_core
 from headway.sim.scenario import STOCK
 from headway.sim.whatif import COMPUTES, FAR, TELLING, Prediction, RolePrediction, Span, predict, predicting
 from headway.traces.analysis.blame import waited_during
@@ -276,7 +277,7 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
         wait_no_longer()
         # Changes to processes, and to threads without a GIL, always have something outside the model.
         # The figures of a busy machine need the line that says so, for which a report has no room.
-        doubted = model.outside or model.others
+        doubted = model.outside or (model.others and without_a_core(model.seen.holds) >= MUCH)
         changes = [] if doubted else [one for one in _candidates(model) if one.gil and not one.processes]
         if not changes:
             return []

@@ -31,6 +31,7 @@ from headway.sim.replay.change import (
 )
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.measured import Measured
+from headway.sim.replay.others import MUCH
 from headway.sim.replay.refused import refused
 from headway.sim.result import percentile
 from headway.traces.analysis.words import duration, listed, share
@@ -66,8 +67,6 @@ _FAR_RUN = 0.5
 """The same for the time that a CPU-bound role computes, which is less exact: other programs take the cores, too."""
 COMPUTES = 0.3
 """A role that holds the GIL for a larger share of the time shows by what it computes the quality of the replay."""
-_TAKEN = 0.1
-"""A share of the time that threads hold the GIL: with so much of it off the cores, a busy machine shows in the figures."""
 TELLING = 50
 """A role with fewer turns in the trace does not show the quality of the replay, or the worth of a change."""
 _LEAST_TURNS = {"p50_ns": 10, "p99_ns": 300}
@@ -293,7 +292,7 @@ def _without_a_core(model: Model, before: Sequence[_ByRole], cores: int) -> str:
     if not (held and model_held):
         return ""
     lost = min(held * model_ran / model_held - ran, cores - model.cores_used)
-    if lost < _TAKEN * held:
+    if lost < MUCH * held:
         return ""
     return (
         f"threads held the GIL without running on a core for {share(held - ran, held)} of the time that it was held: other"

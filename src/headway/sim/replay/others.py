@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from headway.native_sim import OF_DIST, OP_DTYPE, OpKind, Role
 from headway.traces.analysis.intervals import Holds
 
-__all__ = ["crowd", "without_a_core"]
+__all__ = ["MUCH", "crowd", "without_a_core"]
+
+MUCH = 0.1
+"""A share of the time that threads hold the GIL: with so much of it off the cores, a busy machine shows in the figures."""
 
 _TOLD_NS = 1_000_000
 """The recorder tells of holds of this length and longer for which part of them the thread ran."""
