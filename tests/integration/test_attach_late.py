@@ -9,6 +9,7 @@ import pytest
 from real_programs import LIMIT_S
 
 from headway.host.interpreters import discover, select
+from headway.traces.reader import read
 
 BY_NAME = {one.name: one for one in reversed(select(discover()[0], ["all"]))}
 NEW = next((one.executable for one in discover()[0] if one.name == "3.14"), "")
@@ -209,3 +210,20 @@ def test_a_deadlock_of_long_ago_is_found_by_attach(tmp_path, name):
     assert "one_way waits at " in told, done.stderr
     assert "hangs.py:9 one_way for a lock that other_way has and other_way waits at " in told
     assert "hangs.py:15 other_way for a lock that one_way has" in told
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", ["3.8", "3.11", "3.13", "3.13t", "3.14"])
+def test_a_recording_knows_which_threads_were_there(tmp_path, name):
+    """They may have been waiting when it began, which the bound of the missing waiting counts."""
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen([BY_NAME[name].executable, "-c", LOOPING], text=True, **pipes) as child:  # type: ignore[call-overload]
+        assert child.stdout.readline() == "ready\n"
+        tids = sorted(map(int, os.listdir(f"/proc/{child.pid}/task")))
+        words = ["attach", "--duration", "0.1", "--no-summary", "-o", str(tmp_path / "x.hwt"), str(child.pid)]
+        done = subprocess.run([sys.executable, "-m", "headway", *words], check=False, timeout=LIMIT_S)
+        child.stdin.write("1")
+
+    assert done.returncode == 0
+    assert len(tids) == 2
+    assert read(tmp_path / "x.hwt").evidence.there == tuple(one for one in tids if one != child.pid)

@@ -101,6 +101,14 @@ def test_damage_is_passed_over(text):
     assert damaged == len(text) or text == b""
 
 
+def test_the_threads_that_were_there_come_from_several_notes():
+    """One note may not have room for all of them."""
+    found, damaged = evidence_of([b'{"there": [12, 10]}', b'{"there": [11]}', b'{"there": ["x"]}'])
+
+    assert found.there == (10, 11, 12)
+    assert damaged == len(b'{"there": ["x"]}')
+
+
 def test_laps_of_earlier_versions_are_those_of_loops():
     """A lap without the kind and the thread is one of an event loop."""
     found, _ = evidence_of([b'{"laps": [[1, 20, 0]]}'])

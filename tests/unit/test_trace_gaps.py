@@ -1,7 +1,5 @@
 """Where events of a thread are missing from a file: the trace says of which thread, and from when to when."""
 
-from dataclasses import replace
-
 from made_traces import START_NS, small
 from patched_traces import patch_chunk, patch_event, patch_header
 
@@ -77,11 +75,3 @@ def test_gaps_that_meet_are_one(tmp_path):
     found = dropped(write(small(events), tmp_path / "x.hwt"), 9)
 
     assert gaps_of(found) == [(0, 2, 8)]
-
-
-def test_a_thread_that_was_named_before_its_first_event_was_there(tmp_path):
-    """Recording tells the names of the threads that are there when it begins; one that begins later tells its own."""
-    trace = small([(5, A, 0), (6, R, 0), (7, A, 1), (8, R, 1)])
-    named = tuple(replace(one, start_ns=START_NS + 6) for one in trace.threads)  # the writer's names have these times
-
-    assert read(write(replace(trace, threads=named), tmp_path / "x.hwt")).early == frozenset({1})

@@ -10,7 +10,7 @@ from headway.traces.analysis import analyse
 from headway.traces.analysis.json_form import as_json
 from headway.traces.analysis.missing import CORE_NS, FIRST_NS, QUIET, WAY_NS, Missing, Part, Unseen
 from headway.traces.analysis.missing_words import bound
-from headway.traces.model import Flag, Gap, Kind, Loss, Park
+from headway.traces.model import Evidence, Flag, Gap, Kind, Loss, Park
 
 S = 1000 * MS
 MUTEX = Park.MUTEX << 8
@@ -174,20 +174,21 @@ def test_under_a_policy_a_quick_answer_tells_nothing():
 
 def test_threads_may_have_waited_when_the_recording_began():
     """A thread that was there, and comes within a switch interval, may have waited since the begin; another one did not."""
-    rows = [(0, Kind.ACQUIRE, 0, 0, 0, Flag.ASSUMED), (3 * MS, Kind.WAIT, 1), (4 * MS, Kind.WAIT, 2)]
-    rows += [(20 * MS, Kind.WAIT, 3)]
-    trace = small(rows, threads=4, end=20 * MS)
+    rows = [(1 * MS, Kind.ACQUIRE, 0, 0, 0, Flag.ASSUMED), (3 * MS, Kind.WAIT, 1), (4 * MS, Kind.WAIT, 2)]
+    rows += [(56 * MS, Kind.WAIT, 3), (57 * MS, Kind.WAIT, 4)]
+    trace = small(rows, threads=5, end=60 * MS)
 
     assert Unseen.BEGIN not in parts_of(trace)
-    trace = replace(trace, early=frozenset({0, 1, 3}))
-    assert parts_of(trace)[Unseen.BEGIN] == (1, 3 * MS)
+    trace = replace(trace, evidence=Evidence(there=tuple(trace.threads[one].tid for one in (0, 1, 3, 4))))
+    assert parts_of(trace)[Unseen.BEGIN] == (2, 3 * MS + 56 * MS)
+    assert parts_of(trace, until_ns=START_NS + 9 * MS)[Unseen.BEGIN] == (2, 3 * MS + 9 * MS)
     assert Unseen.BEGIN not in parts_of(trace, since_ns=START_NS + 5 * MS)
 
 
 def test_nothing_bounds_waits_for_locks_from_before_the_recording():
     """Without a GIL, a wait that was under way has no beginning in the trace, and its thread may have no event for long."""
     rows = [(1 * MS, Kind.PARK, 0, 0, 0, MUTEX), (9 * MS, Kind.UNPARK, 0, 0, 0, MUTEX)]
-    trace = small(rows, gils=0, process=free(), end=9 * MS, early=frozenset({0}))
+    trace = small(rows, gils=0, process=free(), end=9 * MS, evidence=Evidence(there=(70,)))
     found = analyse(trace).missing
 
     assert found.parts[0] == Part(Unseen.BEGIN, 1, None)

@@ -15,7 +15,7 @@ from headway.traces.frames import text
 from headway.traces.model import Executed, Kind, Process, Thread
 from headway.traces.records import Name
 
-__all__ = ["SeenThread", "early_threads", "process_of", "threads_of", "until_nul"]
+__all__ = ["SeenThread", "process_of", "threads_of", "until_nul"]
 
 _LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
 
@@ -98,24 +98,6 @@ def threads_of(
         start_ns = one.start_ns if 0 < one.start_ns <= latest_ns else latest_ns
         threads.append(Thread(one.serial, one.tid, one.system_name, start_ns, ends_ns.get(index)))
     return _named(threads, names)
-
-
-def early_threads(threads: Sequence[Thread], events: NDArray[np.void], told: Sequence[Name]) -> frozenset[int]:
-    """Return the indices of the threads that were there when the recording began, as far as Python has names for them.
-
-    Recording tells the names of Python's other threads when it begins. A thread that begins later tells its name itself.
-
-    Args:
-        threads: The threads.
-        events: By time.
-        told: The names that the file has apart from the chunks: those that a thread did not tell itself.
-    """
-    first_ns = dict(zip(events["thread"][::-1].tolist(), events["time_ns"][::-1].tolist(), strict=True))
-    told_ns: dict[int, int] = {}
-    for one in told:
-        told_ns[one.tid] = min(told_ns.get(one.tid, one.time_ns), one.time_ns)
-    early = (index for index in first_ns if told_ns.get(threads[index].tid, mending.NEVER_NS) <= first_ns[index])
-    return frozenset(early)
 
 
 def _named(threads: Sequence[Thread], names: Sequence[Name]) -> tuple[Thread, ...]:

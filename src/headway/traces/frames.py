@@ -174,7 +174,7 @@ class Away:
 class Evidence:
     """Observations of a process beside its GIL events. `headway watch` keeps those from outside with its recordings.
 
-    Each tuple is sorted by time, and `standing` is of one time.
+    Each tuple of times is sorted by them, and `standing` is of one time.
     """
 
     samples: tuple[Sample, ...] = ()
@@ -186,6 +186,8 @@ class Evidence:
     longest_away: tuple[Away, ...] = ()
     stopped: tuple[Stopped, ...] = ()
     unreleased: tuple[Unreleased, ...] = ()
+    there: tuple[int, ...] = ()
+    """The native ids of the threads of Python that were there when the recording began, but for the one that began it."""
     watched: bool = False
     """The recording is one that `headway watch` wrote."""
 

@@ -257,7 +257,6 @@ class Trace:
             events, and are not in `threads`.
         evidence: What is known beside the events: samples and core times from outside, and garbage collections.
         gaps: The times of threads of which events are missing, by thread and time; () if the trace is complete.
-        early: The indices of the threads that were, or may have been, there when the recording began.
     """
 
     process: Process
@@ -274,7 +273,6 @@ class Trace:
     silent: tuple[Silent, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
     gaps: tuple[Gap, ...] = ()
-    early: frozenset[int] = frozenset()
 
     def stack(self, index: int) -> tuple[Frame, ...]:
         """Return the frames of a stack, innermost first; () for the unknown stack."""

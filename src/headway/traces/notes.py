@@ -12,10 +12,11 @@ have any length that fits in a chunk:
     {"stopped": [[running_ns, since_ns, until_ns, runs_ns], ...]}
     {"unreleased": [[address of the GIL, tid, name, to_the_end], ...]}
     {"watched": true}
+    {"there": [tid, ...]}
 
 `samples` and `away` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
-(headway_agent/recorder.py), the innermost frame first. A file may be damaged or forged: notes that
-make no sense are left out.
+(headway_agent/recorder.py), the innermost frame first; so is `there`, the threads of Python that were there when the recording
+began, but for the one that began it. A file may be damaged or forged: notes that make no sense are left out.
 """
 
 import dataclasses
@@ -133,6 +134,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     away: list[Away] = []
     stopped: list[Stopped] = []
     unreleased: list[Unreleased] = []
+    there: list[int] = []
     watched = False
     damaged = 0
     for text in notes:
@@ -162,6 +164,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
                 Unreleased(_number(gil), _number(tid), str(name), to_the_end is True)
                 for gil, tid, name, to_the_end in note.get("unreleased", [])
             ]
+            there += map(_number, note.get("there", []))
             watched = watched or note.get("watched") is True
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
@@ -175,6 +178,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             longest_away=tuple(sorted(away, key=lambda one: one.since_ns)),
             stopped=tuple(sorted(stopped, key=lambda one: one.since_ns)),
             unreleased=tuple(unreleased),
+            there=tuple(sorted(there)),
             watched=watched or bool(core_times),  # recordings of earlier versions do not say it
         ),
         damaged,

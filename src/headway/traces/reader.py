@@ -20,7 +20,7 @@ from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import last_before_gaps, opened, read_header
 from headway.traces.collected import collections_of, without_collections
-from headway.traces.described import SeenThread, early_threads, process_of, threads_of, until_nul
+from headway.traces.described import SeenThread, process_of, threads_of, until_nul
 from headway.traces.frames import Evidence, with_names
 from headway.traces.gaps import Gaps
 from headway.traces.model import EVENT_DTYPE, Kind, Loss, Silent, Trace, known_flags
@@ -202,7 +202,6 @@ class _Reading:
             silent=silent,
             evidence=replace(evidence, collections=collections_of(collections, end_ns)),
             gaps=self._gaps.of(threads, events, self._start_ns, end_ns),
-            early=early_threads(threads, events, self._records.names),
         )
 
     def _silent(self, seen: Sequence[SeenThread], evidence: Evidence) -> tuple[Silent, ...]:

@@ -107,6 +107,7 @@ def _program():
 
 
 _MOST_STACKS = 256
+_MOST_IDS = 1000  # of threads in a note, which must fit in a chunk
 _MOST_BYTES = 12000
 """A note has to fit in a chunk of 16 KiB: of a stack that does not, the outermost frames are left out."""
 _MOST_TEXT = 300
@@ -191,6 +192,7 @@ class Recorder:
             raise (RecordedError if name == "EALREADY" else UnfitError)(text % {"door": door})
         try:
             self.tell_names()
+            self._tell_others()
         except BaseException:
             self.stop()  # the caller takes the process for one that is not recorded
             raise
@@ -266,6 +268,15 @@ class Recorder:
         for ident, frame in list(stacks.items())[:_MOST_STACKS]:
             if isinstance(tids.get(ident), int):
                 self._library.note(b'{"standing":[[%d,[%s]]]}' % (tids[ident], b",".join(_places(frame))))
+
+    def _tell_others(self):
+        """Record which other threads are there: they may be waiting already, and a trace has no begin of such a wait."""
+        import threading
+
+        ids = [getattr(one, "_native_id", None) for one in list(threading._active.values())]
+        others = [tid for tid in ids if isinstance(tid, int) and tid != threading.get_native_id()]
+        for first in range(0, len(others), _MOST_IDS):
+            self._library.note(b'{"there":%s}' % repr(others[first : first + _MOST_IDS]).encode())
 
     def _name(self, tid, name):
         self._library.name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))

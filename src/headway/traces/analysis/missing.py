@@ -40,6 +40,9 @@ native/gil/hooks.c)."""
 _ANSWERED_NS, _PREEMPTED_NS = 1_000_000, 50_000
 """A release so soon after the request, or a thread that is back so soon after the hand-off, is known to be preempted
 (`ANSWERED_NS` and `PREEMPTED_NS` of native/trace/events.c)."""
+_WOKEN_NS = 50_000_000
+"""A waiter that wakes after a switch interval comes to its next `pthread_cond_timedwait` within this time: all waiters wake at
+about the same time, and each needs a core and the GIL's mutex."""
 _SPINS = 40
 """The most yields of one spin (MAX_SPIN_COUNT of CPython's Python/lock.c)."""
 _EVENTS_OF_A_WAIT = 2
@@ -267,20 +270,21 @@ def _begin(window: _Window) -> Iterator[Part]:
     """Bound the waits that were under way when the recording began.
 
     A thread that waits for a GIL comes to the hook of `pthread_cond_timedwait` when it next wakes, at most a switch interval
-    later. One that waits for a lock sleeps in `sem_wait`, for which there was no hook: its wait has no beginning in the file.
+    after the hooks are in place, as they are at the first event. One that waits for a lock sleeps in `sem_wait`, for which there was no hook: its wait has no beginning in the file.
     """
     trace = window.trace
-    if window.start_ns > trace.start_ns or not trace.early or trace.loss.overwritten_events:
+    there = trace.evidence.there
+    if window.start_ns > trace.start_ns or not there or not len(trace.events) or trace.loss.overwritten_events:
         return
     if window.free:
-        yield Part(Unseen.BEGIN, len(trace.early), None)
+        yield Part(Unseen.BEGIN, len(there), None)
         return
-    limit_ns = trace.process.interval_us * 1_000 + CORE_NS
     threads, first = np.unique(trace.events["thread"], return_index=True)
-    since_start_ns = trace.events["time_ns"][first] - trace.start_ns
-    early = np.isin(threads, list(trace.early)) & (since_start_ns <= limit_ns)
-    early &= trace.events["flags"][first] & Flag.ASSUMED == 0
-    most_ns = int(np.minimum(since_start_ns[early], window.end_ns - trace.start_ns).sum())
+    tids = np.array([one.tid for one in trace.threads], dtype=np.int64)[threads]
+    first_ns = trace.events["time_ns"][first]
+    limit_ns = int(first_ns.min()) + trace.process.interval_us * 1_000 + _WOKEN_NS
+    early = np.isin(tids, there) & (first_ns <= limit_ns) & (trace.events["flags"][first] & Flag.ASSUMED == 0)
+    most_ns = int(np.minimum(first_ns[early], window.end_ns).sum()) - int(np.count_nonzero(early)) * trace.start_ns
     yield Part(Unseen.BEGIN, int(np.count_nonzero(early)), most_ns)
 
 
