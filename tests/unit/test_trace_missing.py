@@ -134,6 +134,17 @@ def test_taking_turns_keeps_the_mutex_watched():
     assert parts_of(small(rows, end=2 * QUIET * US)) == {}
 
 
+def test_the_hook_is_out_for_all_gils():
+    """One thread alone at one GIL leaves the waits for the others' mutexes unwatched, and any other thread ends that."""
+    out, back = (QUIET - 1) * US + 500, QUIET * US
+    rows = in_order(alone(QUIET + 9), [(1 * US + 1, Kind.ACQUIRE, 1, 1), (1 * US + 9, Kind.RELEASE, 1, 1)])
+    rows = in_order(rows, [(back + 1, Kind.ACQUIRE, 2, 1), (back + 9, Kind.RELEASE, 2, 1)])
+    rows = in_order(rows, [(back + 20 * MS, Kind.ACQUIRE, 1, 0), (back + 20 * MS, Kind.RELEASE, 1, 0)])
+    found = parts_of(small(rows, threads=3, gils=2, end=back + 20 * MS))
+
+    assert found == {Unseen.MUTEX: (1, back + 1 - out)}  # the thread that was alone has its GIL then, and is not waiting
+
+
 def test_what_was_overwritten_may_have_been_one_thread_alone():
     """A trace that begins in the middle may begin while waits for the mutex were not watched."""
     rows = [(3 * MS, Kind.ACQUIRE, 1), (4 * MS, Kind.RELEASE, 1)]

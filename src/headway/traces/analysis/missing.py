@@ -46,6 +46,8 @@ about the same time, and each needs a core and the GIL's mutex."""
 _SPINS = 40
 """The most yields of one spin (MAX_SPIN_COUNT of CPython's Python/lock.c)."""
 _EVENTS_OF_A_WAIT = 2
+_TURNS = np.isin(np.arange(256), [int(one) for one in (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE)])
+"""Whether an event of each kind begins or ends a wait or a hold, by the kind's number."""
 INSTEAD = frozenset({Park.OBJECT, Park.MUTEX, Park.WORLD})
 """Locks of the interpreter and of its objects, which take a GIL's place; a wait for another lock may be idle time."""
 
@@ -179,52 +181,77 @@ def _mutex(window: _Window) -> Iterator[Part]:
     Threads that want the mutex then are in the C library's function already. None of them is there for longer than `CORE_NS`:
     the mutex is free most of the time, as the one thread alone uses it.
     """
-    if window.free and not len(window.found.holds):
-        return
     events = window.trace.events
-    events = events[np.isin(events["kind"], (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE))]
-    out_ns = _unwatched(window, events)
+    turns = _TURNS[events["kind"]]
+    out_ns = _unwatched(window.trace, turns)
     if not out_ns:
         return
-    time_ns, thread, wants = events["time_ns"], events["thread"], events["kind"] != Kind.RELEASE
-    before_ns = np.array([one.start_ns for one in window.trace.threads], dtype=np.int64)[thread]
-    for mine in grouped(thread).values():
-        before_ns[mine[1:]] = time_ns[mine[:-1]]
-    since, until = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    at = np.flatnonzero(turns)
+    time_ns, thread, wants = events["time_ns"][at], events["thread"][at], events["kind"][at] != Kind.RELEASE
+    since, until = [], []
+    of_thread: dict[int, NDArray[np.int64]] = {}
     for begin_ns, back_ns in out_ns:
         first, last = np.searchsorted(time_ns, [back_ns, back_ns + CORE_NS], "left").tolist()
-        _, at = np.unique(thread[first:last], return_index=True)
-        at = first + at[wants[first + at]]
-        since_ns = np.maximum(np.maximum(before_ns[at], begin_ns), time_ns[at] - CORE_NS)
-        since.append(since_ns[since_ns < back_ns])
-        until.append(time_ns[at[since_ns < back_ns]])
-    since_all_ns = np.concatenate(since)
-    yield Part(Unseen.MUTEX, len(since_all_ns), window.within(since_all_ns, np.concatenate(until)))
+        for one, place in zip(
+            *(found.tolist() for found in np.unique(thread[first:last], return_index=True)), strict=True
+        ):
+            if not wants[first + place]:
+                continue
+            if one not in of_thread:
+                of_thread[one] = time_ns[thread == one]
+            want_ns = int(time_ns[first + place])
+            before = int(np.searchsorted(of_thread[one], back_ns, "left")) - 1
+            before_ns = int(of_thread[one][before]) if before >= 0 else window.trace.threads[one].start_ns
+            since_ns = max(begin_ns, before_ns, want_ns - CORE_NS)
+            if since_ns < back_ns:
+                since.append(since_ns)
+                until.append(want_ns)
+    most_ns = window.within(np.array(since, dtype=np.int64), np.array(until, dtype=np.int64))
+    yield Part(Unseen.MUTEX, len(since), most_ns)
 
 
-def _unwatched(window: _Window, events: NDArray[np.void]) -> list[tuple[int, int]]:
-    """Return the times from when on waits for the GIL's mutex were not watched until they were again."""
-    ends, out_ns = [], []
-    for mine in grouped(events["gil"]).values():
-        kind, thread = events["kind"][mine], events["thread"][mine]
-        releases = np.flatnonzero(kind == Kind.RELEASE)
-        last = np.searchsorted(releases, np.arange(len(mine)), "left") - 1
-        releaser = np.where(last < 0, -1, thread[releases[last]] if len(releases) else 0)
-        others = (kind != Kind.RELEASE) & (thread != releaser)
-        ends += events["time_ns"][mine[others]].tolist()
-        quiet = np.searchsorted(releases, np.flatnonzero(others))  # the releases before each of these
-        first = np.append(0, quiet) if window.trace.loss.overwritten_events == 0 else np.append(-QUIET, quiet)
+def _unwatched(trace: Trace, turns: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the times from when on waits for the GIL's mutex were not watched until they were again.
+
+    Args:
+        trace: The trace.
+        turns: A mask of the events that begin or end a wait or a hold.
+    """
+    events, is_cut = trace.events, trace.loss.overwritten_events > 0
+    gils = np.flatnonzero(np.bincount(events["gil"][turns], minlength=1)).tolist()
+    if not is_cut and not any(_is_alone_for_long(events, turns & (events["gil"] == one)) for one in gils):
+        return []
+    back_ns, out_ns = [np.zeros(0, dtype=np.int64)], []
+    for gil in gils:
+        at = np.flatnonzero(turns & (events["gil"] == gil))
+        kind, thread = events["kind"][at], events["thread"][at]
+        is_release = kind == Kind.RELEASE
+        last = np.maximum.accumulate(np.where(is_release, np.arange(len(at)), -1))
+        others = ~is_release & ((last < 0) | (thread[last] != thread))
+        back_ns.append(events["time_ns"][at[others]])
+        releases = at[is_release]
+        first = np.append(-QUIET if is_cut else 0, np.searchsorted(releases, at[others]))  # after each of these
         length = np.diff(np.append(first, len(releases)))
-        for begin in np.flatnonzero(length >= QUIET).tolist():
-            at = int(first[begin]) + QUIET - 1
-            out_ns.append(int(events["time_ns"][mine[releases[at]]]) if at >= 0 else window.trace.start_ns)
-    ends_ns = np.sort(np.array(ends, dtype=np.int64))
+        for begin in first[length >= QUIET].tolist():
+            place = begin + QUIET - 1
+            out_ns.append(int(events["time_ns"][releases[place]]) if place >= 0 else trace.start_ns)
+    all_ns = np.sort(np.concatenate(back_ns))  # a thread that comes to any GIL brings the hook back for all
     found: dict[int, int] = {}
     for begin_ns in sorted(out_ns, reverse=True):
-        place = int(np.searchsorted(ends_ns, begin_ns, "right"))
-        if place < len(ends_ns):
-            found[int(ends_ns[place])] = begin_ns
-    return [(begin_ns, back_ns) for back_ns, begin_ns in sorted(found.items())]
+        place = int(np.searchsorted(all_ns, begin_ns, "right"))
+        if place < len(all_ns):
+            found[int(all_ns[place])] = begin_ns
+    return [(begin_ns, until_ns) for until_ns, begin_ns in sorted(found.items())]
+
+
+def _is_alone_for_long(events: NDArray[np.void], mine: NDArray[np.bool_]) -> bool:
+    """Tell whether one thread has so many releases of a GIL in a row that the hook was taken out, and others come, too."""
+    thread = events["thread"][mine]
+    if not len(thread) or thread.min() == thread.max():
+        return False
+    thread = thread[events["kind"][mine] == Kind.RELEASE]
+    turns = np.append(np.flatnonzero(thread[1:] != thread[:-1]) + 1, len(thread))
+    return bool(np.diff(np.append(0, turns)).max(initial=0) >= QUIET)
 
 
 def _preempted(window: _Window) -> Iterator[Part]:
