@@ -142,7 +142,8 @@ def test_the_hook_is_out_for_all_gils():
     rows = in_order(rows, [(back + 20 * MS, Kind.ACQUIRE, 1, 0), (back + 20 * MS, Kind.RELEASE, 1, 0)])
     found = parts_of(small(rows, threads=3, gils=2, end=back + 20 * MS))
 
-    assert found == {Unseen.MUTEX: (1, back + 1 - out)}  # the thread that was alone has its GIL then, and is not waiting
+    # The thread that was alone has its GIL when the other one comes, and does not wait.
+    assert found == {Unseen.MUTEX: (1, back + 1 - out)}
 
 
 def test_what_was_overwritten_may_have_been_one_thread_alone():
