@@ -240,6 +240,11 @@ static HW__TLS struct hw__gil *again;
  * sees an older value, the release itself finds the request. */
 static _Atomic(const pthread_cond_t *) asked;
 
+/* The GIL that the calling thread has released on request, and that GIL's switch_mutex, if it is
+ * what the thread locks next: then CPython is about to wait for the hand-off. Else NULL. */
+static HW__TLS struct hw__gil *handing_over;
+static HW__TLS const pthread_mutex_t *handing_over_by;
+
 HW__APART static void tell_request(struct hw__gil *gil) {
     if (hw__gil_enter(gil)) {
         hw__on_request(gil);
@@ -451,6 +456,10 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         } else {
             bool held = gil->holder != NULL;
             hw__on_release(gil);
+            if (signalled && !is_scheduled(gil)) {
+                handing_over = gil;
+                handing_over_by = &hw__gil_of_cond(cond)->switch_mutex;
+            }
             bool released = held && gil->holder == NULL; /* else there is no event */
             if (released && __builtin_expect(++gil->quiet_releases == hw__hooks_quiet, 0)) {
                 watch_mutexes(NULL);
@@ -579,10 +588,26 @@ HW__RARE static int lock_taken(pthread_mutex_t *mutex) {
     return gil == NULL ? pthread_mutex_lock(mutex) : lock_gil(gil, mutex);
 }
 
+/* Locks the switch_mutex of a GIL that the calling thread has released on request. If another
+ * thread has acquired the GIL by now, hook_wait() is not called. */
+HW__APART static int lock_to_hand_over(pthread_mutex_t *mutex) {
+    int result = pthread_mutex_lock(mutex), saved = errno;
+    if (atomic_load_explicit(&handing_over->recorded, memory_order_relaxed)) {
+        hw__on_switched(handing_over);
+    }
+    errno = saved;
+    return result;
+}
+
 static int hook_lock(pthread_mutex_t *mutex) {
     /* Comes first, with little code, since a holder with a request passes here. */
+    bool hands_over = mutex == handing_over_by;
+    handing_over_by = NULL;
     if (mutex == atomic_load_explicit(&watched, memory_order_relaxed)) {
         return pthread_mutex_trylock(mutex) == 0 ? 0 : lock_taken(mutex);
+    }
+    if (__builtin_expect(hands_over, 0)) {
+        return lock_to_hand_over(mutex);
     }
     struct hw__gil *gil = hw__gil_of_mutex(mutex);
     return gil == NULL ||
@@ -737,5 +762,7 @@ int hw__hooks_remove(unsigned user) {
 }
 
 bool hw__hooks_wanted(void) { return users != 0; }
+
+bool hw__hooks_see_locks(void) { return lock_patch.count > 0; }
 
 void hw__hooks_watch(struct hw__sighting *sighting) { watching = sighting; }

@@ -78,6 +78,9 @@ void hw__hooks_after_fork(void);
 /* Tells whether the hooks have a user. */
 bool hw__hooks_wanted(void);
 
+/* Tells whether the hooks see how a thread locks a mutex. To be called by a user of the hooks. */
+bool hw__hooks_see_locks(void);
+
 /* The first wait of a thread and its acquires of that GIL, as a probe wants to know them. The
  * thread sets it for itself (thread-local) with hw__hooks_watch(), and the hooks fill it. */
 struct hw__sighting {

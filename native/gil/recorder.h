@@ -53,9 +53,10 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
  * held, before the thread's next event, without hw__gil_enter(). */
 void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns);
 
-/* The calling thread has released the GIL on request, and has waited for the hand-off until now. To
- * be called without the GIL's mutex and without hw__gil_enter(). If the thread was preempted, it
- * wants the GIL again at once; else it goes on with the call for which it released the GIL. */
+/* The calling thread has released the GIL on request, and now looks whether the GIL was handed off,
+ * or has waited for that until now. To be called without the GIL's mutex and without
+ * hw__gil_enter(). If the thread was preempted, it wants the GIL again at once; else it goes on
+ * with the call for which it released the GIL. */
 void hw__on_switched(const struct hw__gil *gil);
 
 /* A policy now schedules the GIL. To be called with the registry's lock held, without the GIL's

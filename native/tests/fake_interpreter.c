@@ -118,8 +118,10 @@ __attribute__((noinline)) static void drop_gil(struct fake_gil *gil, struct fake
     pthread_mutex_lock(gil->mutex);
     SET(memory->locked, 0);
     pthread_cond_signal(&memory->cond);
+    /* From 3.13 on, the next holder does not clear this thread's request. */
+    bool asked = atomic_load(&gil->drop_request) != 0;
     pthread_mutex_unlock(gil->mutex);
-    if (atomic_load(&gil->drop_request) && !gil->no_switching) {
+    if (asked && !gil->no_switching) {
         pthread_mutex_lock(&memory->switch_mutex);
         if (HW__READ(memory->last_holder) == me) {
             atomic_store(&gil->drop_request, 0);

@@ -181,6 +181,36 @@ static const struct hw__event *after_forced(const struct trace *trace, uint32_t 
     return next;
 }
 
+/* Releases the GIL for a call of 3 ms, once a waiter has made a request. The thread's next event
+ * must be after that call. */
+static void call_when_asked(void) {
+    const int64_t away_ns = 3000000;
+    world_start("called.hwt");
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+    world_go(&worker);
+    while (!atomic_load_explicit(&hw__gils[0].requested, memory_order_relaxed)) {
+    }
+    void *state = PyEval_SaveThread();
+    usleep((useconds_t)(away_ns / 1000));
+    PyEval_RestoreThread(state);
+    world_join(worker.thread);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("called.hwt"));
+    int64_t asked_ns, released_ns;
+    const struct hw__event *next = after_forced(&trace, 1, &asked_ns, &released_ns);
+    T_TRUE(next != NULL);
+    T_TRUE(next->time_ns >= released_ns + away_ns);
+    trace_close(&trace);
+}
+
+/* A call that begins just after a request is no wait: the thread has looked for the hand-off, and
+ * did not want the GIL then. */
+static void test_a_call_soon_after_a_request_is_no_wait(void) {
+    for (int turn = 0; turn < 10; turn++) {
+        call_when_asked();
+    }
+}
+
 /* A preempted thread waits for the GIL from its release on, however late it has a core to ask for
  * it. A thread that made a call wants it when the call is over. */
 static void test_a_preempted_thread_waits_from_its_release_on(void) {
@@ -648,6 +678,7 @@ int main(void) {
     T_RUN(test_forced);
     T_RUN(test_a_request_without_an_event);
     T_RUN(test_a_preempted_thread_waits_from_its_release_on);
+    T_RUN(test_a_call_soon_after_a_request_is_no_wait);
     T_RUN(test_a_shared_gil_is_told);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_a_hold_is_measured_from_the_request_on);

@@ -65,9 +65,11 @@
  * a release, a call, takes longer, or as long as nobody needs to know of. */
 #define PREEMPTED_NS 50000
 
-/* Without a policy, requests are rare, and Python code answers one within microseconds. So a thread
- * that releases the GIL so soon after a request was preempted, too, and did not just make a call. A
- * thread that finds no core may come too late for the hand-off. */
+/* Up to CPython 3.12, a thread that acquires the GIL clears the request. If the thread that has
+ * released it loses its core just then, it does not look for the hand-off. Without a policy,
+ * requests are rare, and Python code answers one within microseconds. So a thread that does not
+ * look for the hand-off, and has released the GIL so soon after the request, counts as preempted:
+ * it has hardly just made a call. */
 #define ANSWERED_NS 1000000
 
 /* A thread that had to wait for the GIL's mutex has an event within MUTEX_NS, or within
@@ -178,6 +180,13 @@ bool hw__is_finalizing(void) { return is_finalizing == NULL || is_finalizing(); 
 static const void *(*interpreter_of)(const void *thread_state);
 static const void *main_interpreter;
 
+/* Each thread that is preempted is seen to look for the hand-off. Written while nothing is
+ * recorded.
+ */
+static bool hand_offs_seen;
+
+void hw__events_tell_hand_offs(bool seen) { hand_offs_seen = seen; }
+
 void hw__events_tell_interpreters(void *function, const void *interpreter) {
     interpreter_of = (const void *(*)(const void *))(uintptr_t)function;
     main_interpreter = interpreter;
@@ -232,8 +241,8 @@ static HW__TLS const struct hw__gil *mutex_of;
 static HW__TLS int64_t mutex_until_ns;
 static HW__TLS unsigned long mutex_switches;
 
-/* When the calling thread last came back from the wait for the hand-off of the GIL `switched_of`,
- * after a release on request; 0: it has had an event since. */
+/* When the calling thread last looked whether the GIL `switched_of` was handed off, after a release
+ * on request, or came back from the wait for that; 0: it has had an event since. */
 static HW__TLS int64_t switched_ns;
 static HW__TLS const struct hw__gil *switched_of;
 
@@ -269,10 +278,11 @@ HW__APART static int64_t began_before_ns(const struct hw__gil *gil, struct hw__t
                                          int64_t now_ns) {
     int64_t mutex_ns = mutex_of == gil ? mutex_since_ns : 0, back_ns = switched_ns;
     bool slept = mutex_ns != 0 && mutex_ns <= now_ns && has_had_mutex(gil, now_ns);
-    bool switched =
-        back_ns != 0 && switched_of == gil && (slept ? mutex_ns : now_ns) - back_ns < PREEMPTED_NS;
+    bool back = back_ns != 0 && switched_of == gil;
+    bool switched = back && (slept ? mutex_ns : now_ns) - back_ns < PREEMPTED_NS;
     mutex_since_ns = switched_ns = 0;
-    bool answered = thread->answered && thread->node_gil == gil->index;
+    /* A call that began soon after the request may take seconds, so what is seen comes first. */
+    bool answered = !back && thread->answered && thread->node_gil == gil->index;
     thread->answered = false;
     if (switched || answered) {
         return hw__thread_was_there(thread, thread->last_ns);
@@ -536,7 +546,7 @@ void hw__on_release(struct hw__gil *gil) {
     }
     thread->held_since_ns = 0;
     thread->was_forced = requested;
-    thread->answered = requested && now - gil->requested_ns < ANSWERED_NS &&
+    thread->answered = requested && !hand_offs_seen && now - gil->requested_ns < ANSWERED_NS &&
                        !atomic_load_explicit(&gil->scheduled, memory_order_relaxed);
     thread->hold_ns += hold_ns;
     thread->cpu_at_release_ns = requested ? 0 : going_away(gil, thread, now);

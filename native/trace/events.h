@@ -32,6 +32,10 @@ void hw__events_init(void *is_finalizing);
  * while nothing is recorded. */
 void hw__events_tell_interpreters(void *interpreter_of, const void *main_interpreter);
 
+/* Sets whether each thread that is preempted is seen to look for the hand-off. Must be called while
+ * nothing is recorded. */
+void hw__events_tell_hand_offs(bool seen);
+
 /* Records an assumed acquire: the calling thread already held the GIL when the session began. The
  * GIL's mutex must be held, between hw__gil_enter() and hw__gil_leave(). */
 void hw__on_found_holding(struct hw__gil *gil);

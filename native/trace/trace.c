@@ -132,6 +132,13 @@ static void tell_interpreters(uint32_t python_version) {
     }
 }
 
+/* From CPython 3.13 on, a request is kept in the holder's thread state until that thread has looked
+ * for the hand-off. Only the last release of a thread state does not look. Before, the thread that
+ * acquires the GIL clears the request. */
+static void tell_hand_offs(uint32_t python_version) {
+    hw__events_tell_hand_offs(python_version >= 0x030D0000 && hw__hooks_see_locks());
+}
+
 /* Starts or stops the recording of all known GILs. The registry's lock must be held. */
 static void record_gils(bool recorded) {
     for (int i = 0; i < hw__gil_count(); i++) {
@@ -223,6 +230,7 @@ static void begin(const struct hw_trace_options *options) {
     hw__names_forget();
     hw__stacks_init(options->has_layout ? &options->layout : NULL);
     tell_interpreters(options->python_version);
+    tell_hand_offs(options->python_version);
     atomic_store(&hw__session.inherited, 0);
     hw__session.active = true;
     record_gils(true);
