@@ -5,7 +5,8 @@ GIL and the acquire after it. The size is what the file occupies on its disk. Th
 16 bytes each, as they are in the memory of the process. The figure is the median of the launches, with the least and the
 largest.
 
-Target: 8 MB for each million round trips. Exit status: 1 if a program's median is above it.
+Target: 8 MB for each million round trips of the programs that do little else than give the GIL away. The others are
+reported. Exit status: 1 if the median of one of those programs is above it.
 
     python bench/trace_size.py [--launches 5] [--program NAME ...] [--json]
 """
@@ -91,7 +92,8 @@ for thread in threads:
     thread.join()
 """,
 }
-"""Name -> source. Those that do little else than give the GIL away come first."""
+"""Name -> source."""
+JUDGED = ("read", "sqlite", "files", "pool")
 
 
 def measured(name: str, folder: Path) -> tuple[float, float, float]:
@@ -145,7 +147,7 @@ def main() -> int:
                 f"{name:<9} {one['million_round_trips']:8.2f} M  {one['mb_per_million']:5.1f}"
                 f" [{one['least']:.1f}, {one['largest']:.1f}]  {one['peer_mb_per_million']:10.1f}"
             )
-    return int(any(one["mb_per_million"] > TARGET_MB for one in found.values()))
+    return int(any(found[name]["mb_per_million"] > TARGET_MB for name in JUDGED if name in found))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def places(data: bytes) -> list[list[tuple[int, int]]]:
     header = np.frombuffer(data, hwt.HEADER_DTYPE, 1)[0]
     groups: list[list[tuple[int, int]]] = [fields(hwt.HEADER_DTYPE, 0), [], [], []]
     first = int(header["chunks_offset"])
-    for at in range(first, len(data) - hwt.CHUNK_HEADER_BYTES + 1, hwt.CHUNK_BYTES):
+    for at in chunks_at(data, first):
         chunk = np.frombuffer(data, hwt.CHUNK_DTYPE, 1, at)[0]
         groups[1] += fields(hwt.CHUNK_DTYPE, at)
         begin = at + hwt.CHUNK_HEADER_BYTES
@@ -73,6 +73,16 @@ def places(data: bytes) -> list[list[tuple[int, int]]]:
                 groups[3].append((begin + dtype.itemsize, min(8, int(meta["bytes"]) - dtype.itemsize)))
             begin += max(8, int(meta["bytes"]))
     return [group for group in groups if group]
+
+
+def chunks_at(data: bytes, first: int) -> Iterator[int]:
+    """Yield the offsets of all chunks of a valid file, the first of which is at `first`; some share places."""
+    for place in range(first, len(data) - hwt.CHUNK_HEADER_BYTES + 1, hwt.CHUNK_BYTES):
+        at, following = place, 1
+        while following:
+            yield at
+            following = int(np.frombuffer(data, hwt.CHUNK_DTYPE, 1, at)[0]["next"])
+            at += hwt.CHUNK_HEADER_BYTES + following
 
 
 def fields(dtype: np.dtype, at: int) -> list[tuple[int, int]]:
@@ -164,6 +174,7 @@ def seeds(paths: list[Path]) -> list[bytes]:
         return found
     # Imported by name, because tests/ is not checked together with the tools.
     made_trace = importlib.import_module("made_traces").made_trace
+    packed_chunks = importlib.import_module("packed_chunks")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seed.hwt"
@@ -173,10 +184,12 @@ def seeds(paths: list[Path]) -> list[bytes]:
             (400, 5, 2, {"events_per_chunk": 50}),
             (400, 6, 3, {"events_per_chunk": 10, "room": 30}),
         )
-        return [
-            write(made_trace(events=events, threads=threads, gils=gils, seed=7), path, **options).read_bytes()
-            for events, threads, gils, options in made
-        ]
+        found = []
+        for events, threads, gils, options in made:
+            write(made_trace(events=events, threads=threads, gils=gils, seed=7), path, **options)
+            found.append(path.read_bytes())
+            found.append(packed_chunks.share_places(packed_chunks.pack_file(path)).read_bytes())
+        return found
 
 
 def trouble(path: Path) -> str:

@@ -79,6 +79,26 @@ static inline __attribute__((always_inline)) void signal_acquire(struct hw__gil_
     }
 }
 
+/* When the thread last looked for the hand-off, or came back from the wait for it; 0: it has wanted
+ * the GIL since. */
+static _Thread_local int64_t looked_ns;
+static _Thread_local int64_t late_ns;
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void want_gil(void) {
+    if (looked_ns != 0) {
+        late_ns = now_ns() - looked_ns;
+        looked_ns = 0;
+    }
+}
+
+int64_t fake_late_ns(void) { return late_ns; }
+
 /* take_gil() and drop_gil() of Python/ceval_gil.c. Each is compiled once, because the recorder
  * learns the addresses from which an acquire is signalled. */
 __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake_state *me) {
@@ -91,12 +111,14 @@ __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake
         deadline.tv_nsec += (long)HW__READ(memory->interval_us) * 1000;
         deadline.tv_sec += deadline.tv_nsec / 1000000000;
         deadline.tv_nsec %= 1000000000;
+        want_gil();
         int result = pthread_cond_timedwait(&memory->cond, gil->mutex, &deadline);
         if (result == ETIMEDOUT && HW__READ(memory->locked) && memory->switch_number == switches) {
             atomic_store(&gil->drop_request, 1);
             atomic_fetch_add(&gil->asked, 1);
         }
     }
+    want_gil();
     pthread_mutex_lock(&memory->switch_mutex);
     SET(memory->locked, 1);
     bool switched = HW__READ(memory->last_holder) != me;
@@ -122,10 +144,12 @@ __attribute__((noinline)) static void drop_gil(struct fake_gil *gil, struct fake
     bool asked = atomic_load(&gil->drop_request) != 0;
     pthread_mutex_unlock(gil->mutex);
     if (asked && !gil->no_switching) {
+        looked_ns = now_ns();
         pthread_mutex_lock(&memory->switch_mutex);
         if (HW__READ(memory->last_holder) == me) {
             atomic_store(&gil->drop_request, 0);
             pthread_cond_wait(&memory->switch_cond, &memory->switch_mutex);
+            looked_ns = now_ns();
         }
         pthread_mutex_unlock(&memory->switch_mutex);
     }

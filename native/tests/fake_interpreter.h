@@ -130,6 +130,10 @@ struct fake_state *fake_current(void);
  * acquires it again. Returns whether there was a request. */
 bool fake_check(void);
 
+/* Returns how long this thread needed from its last look for a hand-off of the GIL, after a release
+ * on request, until it wanted the GIL again. It is short unless the thread lost its core. */
+int64_t fake_late_ns(void);
+
 /* Does what PyOS_AfterFork_Child() does: initialises the GIL again in place, and acquires it. */
 void fake_after_fork_child(void);
 

@@ -52,8 +52,8 @@
 #define MOST_COLLECTED_CHUNKS (HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES)
 #define MOST_COLLECTED_BYTES (2 * HW_COLLECT_MOST_BYTES)
 #define NO_PLACE (-1)
-/* A closed chunk with so many bytes of events at most, packed, is appended to a shared place. At
- * most a half of such a place stays empty; mostly it has three full chunks or more. */
+/* A closed chunk with so many bytes of events at most, packed, is appended to a shared place. Two
+ * such chunks fit at least. */
 #define SHORT_BYTES (HW__CHUNK_BYTES / 2 - HW__CHUNK_HEADER_BYTES)
 
 /* A burst of threads fills many chunks, each with little. From this chunk on, pages that are given
@@ -360,6 +360,12 @@ static bool allocate(struct hw_collection *to, int64_t place) {
     return false;
 }
 
+/* Makes what is at a place unreadable, before anything else is written there. */
+static void erase(struct hw_collection *to, int64_t place) {
+    static const char nothing[HW__CHUNK_HEADER_BYTES];
+    write_all(to, nothing, sizeof nothing, place_offset(place));
+}
+
 /* Returns a place for one more chunk, or NO_PLACE. */
 static int64_t new_place(struct hw_collection *to, uint32_t kind) {
     bool apart = kind == HW__CHUNK_META && to->meta_limit != 0;
@@ -394,17 +400,21 @@ static int64_t new_place(struct hw_collection *to, uint32_t kind) {
             put(&to->free, place);
         }
     }
-    return apart ? NO_PLACE : take_closed(to);
+    int64_t place = apart ? NO_PLACE : take_closed(to);
+    if (place != NO_PLACE) {
+        erase(to, place);
+    }
+    return place;
 }
 
 /* Removes what is at a place from the file. The place can be used again. */
 static void give_up(struct hw_collection *to, int64_t place) {
-    static const char nothing[HW__CHUNK_HEADER_BYTES];
-    write_all(to, nothing, sizeof nothing, place_offset(place));
+    erase(to, place);
     (void)!fallocate(to->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_offset(place),
                      HW__CHUNK_BYTES);
     to->places[place] = (struct hw__sums){0};
     to->in_use--;
+    to->full_until_ns = 0; /* there is room now */
     put(&to->free, place); /* if that fails, only the place is lost */
 }
 

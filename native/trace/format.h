@@ -208,7 +208,8 @@ struct hw__chunk {
      * of versions before this field. */
     uint32_t number;
     /* In a file: the length from the end of this header to the header of the next chunk at the same
-     * place; 0: no chunk follows there. Short chunks of ended threads share places. In a memory,
+     * place; 0: no chunk follows there. Packed chunks share places, and, in files of earlier
+     * versions, short ones. In a memory,
      * and in files of versions before this field: 0. */
     uint32_t next;
     uint32_t events; /* packed chunk: the number of its events; otherwise 0 */

@@ -55,3 +55,28 @@ def pack_file(path: Path, *, every: int = 1) -> Path:
         data[at : at + hwt.CHUNK_BYTES] = (head.tobytes() + content).ljust(hwt.CHUNK_BYTES, b"\0")
     path.write_bytes(data)
     return path
+
+
+def _rounded(used: int) -> int:
+    return hwt.CHUNK_HEADER_BYTES + max(64, -(-used // 64) * 64)
+
+
+def share_places(path: Path) -> Path:
+    """Move the chunks of events to as few places as they fit into, as the collector does."""
+    data = bytearray(path.read_bytes())
+    place, end, last = None, 0, 0
+    for at in range(CHUNKS_OFFSET, len(data), hwt.CHUNK_BYTES):
+        head = np.frombuffer(bytes(data[at : at + hwt.CHUNK_HEADER_BYTES]), hwt.CHUNK_DTYPE)[0]
+        if head["kind"] not in {hwt.CHUNK_EVENTS, hwt.CHUNK_PACKED}:
+            continue
+        size = _rounded(int(head["used"]))
+        if place is None or end + size > hwt.CHUNK_BYTES:
+            place, end, last = at, size, 0
+            continue
+        data[place + end : place + end + size] = data[at : at + size]
+        data[at : at + hwt.CHUNK_BYTES] = bytes(hwt.CHUNK_BYTES)
+        field = place + last + hwt.CHUNK_DTYPE.fields["next"][1]
+        data[field : field + 4] = (end - last - hwt.CHUNK_HEADER_BYTES).to_bytes(4, "little")
+        last, end = end, end + size
+    path.write_bytes(data)
+    return path

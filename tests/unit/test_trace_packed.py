@@ -1,5 +1,7 @@
 """Reading chunks of events that the collector has packed."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -228,3 +230,42 @@ def test_a_chunk_that_moves_while_it_is_read(tmp_path, monkeypatch, after):
     assert len(calls) > 2
     assert found.loss.overwritten_events == 0
     assert (found.events == whole.events).all()
+
+
+def test_a_file_that_lost_its_last_places_is_cut(tmp_path):
+    """A chunk that has moved leaves a place behind, so a file has more places than chunks were ever taken."""
+    path = _with_both(write(made_trace(events=2000, threads=3), tmp_path / "x.hwt", events_per_chunk=100))
+    places = (path.stat().st_size - CHUNKS_OFFSET) // hwt.CHUNK_BYTES
+    assert read(path).loss.whole
+
+    os.truncate(path, CHUNKS_OFFSET + (places - 1) * hwt.CHUNK_BYTES)
+
+    assert hwt.CHUNK_BYTES <= read(path).loss.damaged_bytes < 2 * hwt.CHUNK_BYTES
+
+
+def test_chunks_that_are_overwritten_all_the_time(tmp_path, monkeypatch):
+    """A reader that is slower than the collector does not look for each chunk in the whole file, and counts what is lost."""
+    path = write(made_trace(events=20_000, threads=3), tmp_path / "x.hwt", events_per_chunk=10)
+    patch_header(path, "end_ns", 0)
+    searches = []
+    monkeypatch.setattr(stored, "chunk_headers", lambda *of: searches.append(1) or chunk_headers(*of))
+    monkeypatch.setattr(stored.Stored, "_taken_anew", lambda *_: True)
+
+    found = read(path)
+
+    assert not len(found.events)
+    assert found.loss.overwritten_events >= 20_000
+    assert found.loss.damaged_bytes == 0
+    assert len(searches) <= 2 * (stored._MOST_SEARCHES + 2)
+
+
+def test_a_packed_chunk_that_is_gone_is_not_looked_for(tmp_path, monkeypatch):
+    """Only a chunk that is not packed yet moves."""
+    path = pack_file(write(made_trace(events=2000, threads=3), tmp_path / "x.hwt", events_per_chunk=100))
+    patch_header(path, "end_ns", 0)
+    searches = []
+    monkeypatch.setattr(stored, "chunk_headers", lambda *of: searches.append(1) or chunk_headers(*of))
+    monkeypatch.setattr(stored.Stored, "_taken_anew", lambda *_: True)
+
+    assert read(path).loss.overwritten_events >= 2000
+    assert len(searches) == 4  # for the events, and for the records after them

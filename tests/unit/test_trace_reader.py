@@ -626,15 +626,20 @@ def test_a_path_that_cannot_be_is_refused():
 
 
 def test_sizes_in_the_header_are_not_believed(tmp_path):
-    """Four billion chunks, GILs or threads in the header cost nothing if the file does not have them."""
+    """Four billion GILs or threads in the header cost nothing if the file does not have them; four billion chunks are missing."""
     path = write(made_trace(events=100), tmp_path / "x.hwt")
-    for name in ("chunk_count", "gil_count", "thread_count"):
+    for name in ("gil_count", "thread_count"):
         patch_header(path, name, 2**32 - 1)
 
     found = read(path)
 
     assert len(found.events) == 100
     assert len(found.gils) == 1
+
+    found = read(patch_header(path, "chunk_count", 2**32 - 1))
+
+    assert 95 < len(found.events) <= 100
+    assert found.loss.damaged_bytes > 2**45
 
 
 def test_a_file_that_was_cut_off_counts_what_is_missing(tmp_path):

@@ -74,14 +74,17 @@ __all__ = [
     "STACKS",
     "STRUCTS",
     "SUBINTERPRETERS",
+    "UNPACKED_VERSION",
     "UNPARK",
     "WAIT",
 ]
 
 MAGIC = b"\x89HWT\r\n\x1a\n"
 FORMAT_VERSION = 3
-READ_VERSIONS = (2, FORMAT_VERSION)
-"""The versions that the reader reads: 2 had no packed chunks."""
+UNPACKED_VERSION = 2
+"""It had no packed chunks."""
+READ_VERSIONS = (UNPACKED_VERSION, FORMAT_VERSION)
+"""The versions that the reader reads."""
 HEADER_BYTES = 4096
 CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128

@@ -243,7 +243,9 @@ class _Reading:
         # An empty chunk that makes no sense was just being taken by a thread.
         sound = Stored.sound(chunks, hwt.CHUNK_EVENTS) | Stored.sound(chunks, hwt.CHUNK_META)
         self._damaged_bytes += int(np.count_nonzero(~sound & (chunks["head"]["used"] > 0))) * hwt.CHUNK_BYTES
-        taken = min(int(self._header["chunks_taken"]), int(self._header["chunk_count"]))
+        taken = int(self._header["chunk_count"])
+        if self._header["version"] == hwt.UNPACKED_VERSION:  # it may count places that were never used
+            taken = min(taken, int(self._header["chunks_taken"]))
         missing = taken - max(0, os.fstat(self._file).st_size - self._offset) // hwt.CHUNK_BYTES
         self._damaged_bytes += max(0, missing) * hwt.CHUNK_BYTES
         self._is_cut = missing > 0 and self._end_ns > 0

@@ -17,6 +17,8 @@ from headway.traces.packed import are_of_events, event_counts, events_of
 __all__ = ["Stored"]
 
 _ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
+_MOST_SEARCHES = 16
+"""How often the headers are read anew for chunks that have moved. Each time takes as long as the first."""
 
 
 def _keys(chunks: NDArray[np.void]) -> list[tuple[int, int]]:
@@ -35,6 +37,10 @@ class Stored:
         self._header = header
         self._grows = grows
         self._offset = int(header["chunks_offset"])
+        self._now: NDArray[np.void] | None = None
+        """The chunks of events when their headers were read last, for chunks that had moved."""
+        self._place_of: dict[tuple[int, int], int] = {}
+        self._searches = 0
 
     def headers(self) -> NDArray[np.void]:
         """Read the headers of all chunks, as PLACED_DTYPE.
@@ -48,7 +54,8 @@ class Stored:
         now = chunk_headers(self._file, read_header(self._path, self._file))
         known = set(_keys(now))
         moved = np.array([key not in known for key in _keys(before)], dtype=np.bool_)
-        return np.concatenate([now, before[moved & (before["head"]["kind"] == hwt.CHUNK_EVENTS)]])
+        # Those that were overwritten meanwhile, too: whoever reads them finds that out, and counts them.
+        return np.concatenate([now, before[moved & (before["head"]["kind"] != hwt.CHUNK_META)]])
 
     def read(self, position: int, at: int, size: int) -> bytes:
         """Read bytes of a chunk; `at` counts from the end of the chunk's header."""
@@ -89,23 +96,37 @@ class Stored:
 
         Returns:
             The events (EVENT_DTYPE) in the order of `which`; how many each chunk has, as of `events_of`; and which chunks
-            were overwritten since their headers were read, whose events are not theirs.
+            were overwritten since their headers were read: they have no events here.
         """
         events, sizes = events_of(mine["head"], self._of(mine), which)
         gone = [one for one in which if self._grows and self._taken_anew(mine[one])]
         if not gone:
             return events, sizes, set()
-        now = self.of_events(self.headers())
-        place_of = {key: place for place, key in enumerate(_keys(now))}
-        keys = dict(zip(gone, _keys(mine[gone]), strict=True))
-        moved = {one: place_of[key] for one, key in keys.items() if key in place_of}
-        counts = event_counts(mine["head"])
-        parts = np.split(events, np.cumsum(sizes)[:-1])
-        for place, one in enumerate(which):
-            if one in moved:
-                parts[place] = events_of(now["head"], self._of(now), [moved[one]])[0][: counts[one]]
-        lost = {one for one in gone if one not in moved or self._taken_anew(now[moved[one]])}
-        return np.concatenate(parts), np.array([len(part) for part in parts], dtype=np.int64), lost
+        parts = dict(zip(which, np.split(events, np.cumsum(sizes)[:-1]), strict=True))
+        lost = set()
+        for one, key in zip(gone, _keys(mine[gone]), strict=True):
+            chunk = self._moved(mine[one], key)
+            found = parts[one][:0] if chunk is None else events_of(chunk["head"], self._of(chunk), [0])[0]
+            if chunk is None or self._taken_anew(chunk[0]):
+                lost.add(one)
+                found = found[:0]
+            parts[one] = found[: event_counts(mine["head"][[one]])[0]]
+        return np.concatenate(list(parts.values())), np.array([len(part) for part in parts.values()]), lost
+
+    def _moved(self, chunk: np.void, key: tuple[int, int]) -> NDArray[np.void] | None:
+        """Return a chunk as it is after it has moved; None: it has not, or is overwritten again, or has moved too late.
+
+        A chunk moves once, when it is packed.
+        """
+        if chunk["head"]["kind"] == hwt.CHUNK_PACKED:
+            return None
+        if key not in self._place_of and self._searches < _MOST_SEARCHES:
+            self._searches += 1
+            self._now = self.of_events(self.headers())
+            self._place_of = {each: place for place, each in enumerate(_keys(self._now))}
+        if self._now is None or key not in self._place_of:
+            return None
+        return self._now[[self._place_of[key]]]
 
     def _of(self, chunks: NDArray[np.void]) -> Callable[[int, int], bytes]:
         """Return the function that reads the first bytes of a chunk's room, by the chunk's index."""
