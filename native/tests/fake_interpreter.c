@@ -118,7 +118,6 @@ __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake
             atomic_fetch_add(&gil->asked, 1);
         }
     }
-    want_gil();
     pthread_mutex_lock(&memory->switch_mutex);
     SET(memory->locked, 1);
     bool switched = HW__READ(memory->last_holder) != me;
@@ -129,6 +128,7 @@ __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake
     if (!gil->no_switching) {
         signal_acquire(memory, switched);
     }
+    want_gil(); /* after the hook: it must not count as short if the hook takes long */
     pthread_mutex_unlock(&memory->switch_mutex);
     atomic_store(&gil->drop_request, 0);
     pthread_mutex_unlock(gil->mutex);
