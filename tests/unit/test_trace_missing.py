@@ -19,7 +19,14 @@ WORKER, OTHER = 0, 1
 
 def parts_of(trace, **window):
     """Return the count and the bound of each reason."""
-    return {one.why: (one.count, one.most_ns) for one in analyse(trace, **window).missing.parts}
+    return {one.why: (one.count, one.most_ns) for one in analyse(first_seen(trace), **window).missing.parts}
+
+
+def first_seen(trace):
+    """Return a trace as the reader gives it: each thread was first seen when it recorded its first event."""
+    first_ns = dict(zip(trace.events["thread"][::-1].tolist(), trace.events["time_ns"][::-1].tolist(), strict=True))
+    threads = [replace(one, start_ns=first_ns.get(at, one.start_ns)) for at, one in enumerate(trace.threads)]
+    return replace(trace, threads=tuple(threads))
 
 
 def alone(trips, *, thread=WORKER, since=0, each=1 * US):

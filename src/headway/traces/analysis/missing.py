@@ -201,7 +201,8 @@ def _mutex(window: _Window) -> Iterator[Part]:
                 of_thread[one] = time_ns[thread == one]
             want_ns = int(time_ns[first + place])
             before = int(np.searchsorted(of_thread[one], back_ns, "left")) - 1
-            before_ns = int(of_thread[one][before]) if before >= 0 else window.trace.threads[one].start_ns
+            # A thread counts as seen from its first event on, and may have been there long before that.
+            before_ns = int(of_thread[one][before]) if before >= 0 else window.trace.start_ns
             since_ns = max(begin_ns, before_ns, want_ns - CORE_NS)
             if since_ns < back_ns:
                 since.append(since_ns)
