@@ -153,6 +153,17 @@ def test_the_hook_is_out_for_all_gils():
     assert found == {Unseen.MUTEX: (1, back + 1 - out)}
 
 
+def test_one_thread_alone_at_its_own_gil_leaves_the_main_one_unwatched():
+    """That GIL has no other thread; those of the main GIL, which take turns, may wait for its mutex meanwhile."""
+    out, back = (QUIET - 1) * US + 500, QUIET * US
+    main = in_order(alone(9, thread=1, each=10 * US), alone(9, thread=2, since=5 * US, each=10 * US))
+    main += [(back + 2, Kind.ACQUIRE, 1, 0), (back + 9, Kind.RELEASE, 1, 0)]
+    own = [(*row, 1) for row in alone(QUIET)]
+    found = parts_of(small(in_order(own, main), threads=3, gils=2, end=back + 9))
+
+    assert found == {Unseen.MUTEX: (1, back + 2 - out)}
+
+
 def test_what_was_overwritten_may_have_been_one_thread_alone():
     """A trace that begins in the middle may begin while waits for the mutex were not watched."""
     rows = [(3 * MS, Kind.ACQUIRE, 1), (4 * MS, Kind.RELEASE, 1)]

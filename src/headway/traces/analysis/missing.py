@@ -220,7 +220,11 @@ def _unwatched(trace: Trace, turns: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """
     events, is_cut = trace.events, trace.loss.overwritten_events > 0
     gils = np.flatnonzero(np.bincount(events["gil"][turns], minlength=1)).tolist()
-    if not is_cut and not any(_is_alone_for_long(events, turns & (events["gil"] == one)) for one in gils):
+    thread = events["thread"][turns]
+    others_come = len(thread) > 0 and thread.min() != thread.max()  # to whichever GIL
+    if not is_cut and not (
+        others_come and any(_is_alone_for_long(events, turns & (events["gil"] == one)) for one in gils)
+    ):
         return []
     back_ns, out_ns = [np.zeros(0, dtype=np.int64)], []
     for gil in gils:
@@ -246,11 +250,8 @@ def _unwatched(trace: Trace, turns: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _is_alone_for_long(events: NDArray[np.void], mine: NDArray[np.bool_]) -> bool:
-    """Tell whether one thread has so many releases of a GIL in a row that the hook was taken out, and others come, too."""
-    thread = events["thread"][mine]
-    if not len(thread) or thread.min() == thread.max():
-        return False
-    thread = thread[events["kind"][mine] == Kind.RELEASE]
+    """Tell whether one thread has so many releases of a GIL in a row that the hook was taken out."""
+    thread = events["thread"][mine & (events["kind"] == Kind.RELEASE)]
     turns = np.append(np.flatnonzero(thread[1:] != thread[:-1]) + 1, len(thread))
     return bool(np.diff(np.append(0, turns)).max(initial=0) >= QUIET)
 
