@@ -164,6 +164,17 @@ def test_one_thread_alone_at_its_own_gil_leaves_the_main_one_unwatched():
     assert found == {Unseen.MUTEX: (1, back + 2 - out)}
 
 
+def test_a_wait_brings_the_hook_back_also_that_of_the_last_one_to_release():
+    """While the hook is out for another GIL, a thread that comes back to its own may have waited for the mutex first."""
+    out = (QUIET - 1) * US + 500
+    main = [(8 * US, Kind.ACQUIRE, 1), (9 * US, Kind.RELEASE, 1), (10 * US, Kind.ACQUIRE, 2)]
+    main += [(out + 5 * US, Kind.WAIT, 1), (out + 9 * US, Kind.RELEASE, 2), (out + 9 * US, Kind.ACQUIRE, 1)]
+    own = [(*row, 1) for row in alone(QUIET)]
+    found = parts_of(small(in_order(own, main), threads=3, gils=2, end=out + 9 * US))
+
+    assert found[Unseen.MUTEX] == (1, 5 * US)
+
+
 def test_what_was_overwritten_may_have_been_one_thread_alone():
     """A trace that begins in the middle may begin while waits for the mutex were not watched."""
     rows = [(3 * MS, Kind.ACQUIRE, 1), (4 * MS, Kind.RELEASE, 1)]

@@ -232,7 +232,7 @@ def _unwatched(trace: Trace, turns: NDArray[np.bool_]) -> list[tuple[int, int]]:
         kind, thread = events["kind"][at], events["thread"][at]
         is_release = kind == Kind.RELEASE
         last = np.maximum.accumulate(np.where(is_release, np.arange(len(at)), -1))
-        others = ~is_release & ((last < 0) | (thread[last] != thread))
+        others = (kind == Kind.WAIT) | (~is_release & ((last < 0) | (thread[last] != thread)))
         back_ns.append(events["time_ns"][at[others]])
         releases = at[is_release]
         first = np.append(-QUIET if is_cut else 0, np.searchsorted(releases, at[others]))  # after each of these
