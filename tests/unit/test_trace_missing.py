@@ -223,7 +223,34 @@ def test_threads_may_have_waited_when_the_recording_began():
     trace = replace(trace, evidence=Evidence(there=tuple(trace.threads[one].tid for one in (0, 1, 3, 4))))
     assert parts_of(trace)[Unseen.BEGIN] == (2, 3 * MS + 56 * MS)
     assert parts_of(trace, until_ns=START_NS + 9 * MS)[Unseen.BEGIN] == (2, 3 * MS + 9 * MS)
-    assert Unseen.BEGIN not in parts_of(trace, since_ns=START_NS + 5 * MS)
+    assert parts_of(trace, since_ns=START_NS + 5 * MS)[Unseen.BEGIN] == (1, 51 * MS)
+    assert Unseen.BEGIN not in parts_of(trace, since_ns=START_NS + 56 * MS)
+
+
+def test_threads_that_were_seen_before_a_cut_did_not_wait_from_before_the_recording():
+    """Where the front was overwritten, or not read, the threads still tell when they were first seen."""
+    rows = [(1 * MS, Kind.WAIT, 0), (2 * MS, Kind.WAIT, 1)]
+    trace = first_seen(small(rows, threads=2, end=9 * MS, loss=Loss(overwritten_events=9)))
+    early = replace(trace.threads[0], start_ns=START_NS - 9 * MS)
+    trace = replace(trace, threads=(early, trace.threads[1]), evidence=Evidence(there=(70, 71)))
+
+    found = {one.why: one for one in analyse(trace).missing.parts}
+    assert found[Unseen.BEGIN] == Part(Unseen.BEGIN, 1, 2 * MS)
+
+
+@pytest.mark.parametrize("loss", [Loss(), Loss(overwritten_events=9)])
+def test_nothing_bounds_waits_for_locks_in_a_later_window(loss):
+    """A thread that was not seen before the window may still sleep in the call from before the recording."""
+    rows = [(1 * MS, Kind.PARK, 0, 0, 0, MUTEX), (2 * MS, Kind.UNPARK, 0, 0, 0, MUTEX)]
+    rows += [(6 * MS, Kind.PARK, 1, 0, 0, MUTEX), (7 * MS, Kind.UNPARK, 1, 0, 0, MUTEX)]
+    trace = small(rows, gils=0, process=free(), end=9 * MS, loss=loss, evidence=Evidence(there=(70, 71, 99)))
+
+    assert parts_of(trace)[Unseen.BEGIN] == (3, None)
+    assert parts_of(trace, since_ns=START_NS + 5 * MS)[Unseen.BEGIN] == (2, None)
+    assert parts_of(trace, since_ns=START_NS + 8 * MS)[Unseen.BEGIN] == (1, None)
+    assert parts_of(replace(trace, events=trace.events[:0]))[Unseen.BEGIN] == (3, None)
+    seen = replace(trace, evidence=Evidence(there=(70, 71)))
+    assert Unseen.BEGIN not in parts_of(seen, since_ns=START_NS + 8 * MS)
 
 
 def test_nothing_bounds_waits_for_locks_from_before_the_recording():

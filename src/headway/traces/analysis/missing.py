@@ -299,22 +299,30 @@ def _begin(window: _Window) -> Iterator[Part]:
     """Bound the waits that were under way when the recording began.
 
     A thread that waits for a GIL comes to the hook of `pthread_cond_timedwait` when it next wakes, at most a switch interval
-    after the hooks are in place, as they are at the first event. One that waits for a lock sleeps in `sem_wait`, for which there was no hook: its wait has no beginning in the file.
+    after the hooks are in place, as they are at the first event. One that waits for a lock sleeps in `sem_wait`, for which
+    there was no hook: its wait has no beginning in the file, and lasts until the thread is first seen at the latest.
+    Threads are known by when they were first seen, as their first events may be overwritten, or in no part that was read.
     """
     trace = window.trace
     there = trace.evidence.there
-    if window.start_ns > trace.start_ns or not there or not len(trace.events) or trace.loss.overwritten_events:
-        return
     if window.free:
-        yield Part(Unseen.BEGIN, len(there), None)
+        left = {one.tid for one in trace.threads if one.start_ns < window.start_ns}
+        count = len(set(there) - left)
+        if count:
+            yield Part(Unseen.BEGIN, count, None)
+        return
+    if not there or not len(trace.events):
         return
     threads, first = np.unique(trace.events["thread"], return_index=True)
-    tids = np.array([one.tid for one in trace.threads], dtype=np.int64)[threads]
-    first_ns = trace.events["time_ns"][first]
-    limit_ns = int(first_ns.min()) + trace.process.interval_us * 1_000 + _WOKEN_NS
-    early = np.isin(tids, there) & (first_ns <= limit_ns) & (trace.events["flags"][first] & Flag.ASSUMED == 0)
-    most_ns = int(np.minimum(first_ns[early], window.end_ns).sum()) - int(np.count_nonzero(early)) * trace.start_ns
-    yield Part(Unseen.BEGIN, int(np.count_nonzero(early)), most_ns)
+    tids, seen_ns = (
+        np.array([getattr(one, name) for one in trace.threads], dtype=np.int64) for name in ("tid", "start_ns")
+    )
+    limit_ns = int(seen_ns.min()) + trace.process.interval_us * 1_000 + _WOKEN_NS
+    early = np.isin(tids, there) & (seen_ns >= trace.start_ns) & (seen_ns <= limit_ns)
+    early = early[threads] & (trace.events["flags"][first] & Flag.ASSUMED == 0)
+    until_ns = trace.events["time_ns"][first][early]
+    most_ns = window.within(np.array(trace.start_ns), until_ns)
+    yield Part(Unseen.BEGIN, int(np.count_nonzero(until_ns > window.start_ns)), most_ns)
 
 
 def _dropped(window: _Window) -> Iterator[Part]:
