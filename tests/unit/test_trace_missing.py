@@ -360,6 +360,15 @@ def test_waiting_that_does_not_matter_has_no_line():
     )
 
 
+def test_what_nothing_bounds_has_a_line_however_little_is_known():
+    """The sum of the other reasons leaves it out: where that sum does not matter, the line says only what has no bound."""
+    rows = [(1 * MS, Kind.PARK, 0, 0, 0, MUTEX), (1 * MS + 10, Kind.UNPARK, 0, 0, 0, MUTEX)]
+    trace = small(rows, gils=0, process=free(), end=900 * MS, evidence=Evidence(there=(71, 72)))
+    lines = [one for one in trace_lines(analyse(trace)) if "missing" in one]
+
+    assert lines == ["nothing bounds the waiting that may be missing: waits of 2 threads from before the recording"]
+
+
 def test_every_reason_has_words():
     """A line can be made of any reason, with a bound and without one."""
     for why in Unseen:

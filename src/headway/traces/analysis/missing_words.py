@@ -6,7 +6,7 @@ from headway.traces.analysis.words import duration, number, share
 __all__ = ["bound"]
 
 _FELT = 0.01
-"""A share of the wall time: waiting that cannot be more than this matters to nobody."""
+"""A share of the wall time: waiting that cannot be more than this matters to nobody. Nothing unbounded is known to be less."""
 _MOST_REASONS = 2
 _WORTH = 0.1
 """A share of the bound: a further reason with less of it is not told."""
@@ -19,7 +19,8 @@ def bound(missing: Missing, wall_ns: int) -> str:
         missing: The bound.
         wall_ns: The length of the window that it is for.
     """
-    if not missing.parts or missing.waited_ns + missing.most_ns < _FELT * wall_ns:
+    is_felt = missing.waited_ns + missing.most_ns >= _FELT * wall_ns
+    if not missing.parts or (missing.bounded and not is_felt):
         return ""
     unbounded = [one for one in missing.parts if one.most_ns is None]
     bounded = [one for one in missing.parts if one.most_ns is not None]
@@ -30,7 +31,7 @@ def bound(missing: Missing, wall_ns: int) -> str:
     most = of_all if missing.waited_ns else f"{duration(missing.most_ns)} of waiting"
     if not unbounded:
         return f"at most {most} may be missing: {_reasons(told)}"
-    rest = f"; for other reasons, at most {most}" if missing.most_ns else ""
+    rest = f"; for other reasons, at most {most}" if missing.most_ns and is_felt else ""
     return f"nothing bounds the waiting that may be missing: {_reasons(unbounded)}{rest}"
 
 
