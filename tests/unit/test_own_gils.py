@@ -18,11 +18,11 @@ PLACES = {(3, 13): (14, 25), (3, 14): (15, 28), (3, 15): (15, 31)}
 class Forged:
     """The memory of an interpreter; `monkeypatch` has it found in place of the real one."""
 
-    def __init__(self, monkeypatch, version, cookie=b"xdebugpy", **changed):
+    def __init__(self, monkeypatch, version, cookie=b"xdebugpy", level=0xF, **changed):
         gil, tid = PLACES.get(version, (15, 28))
         self.words = [0] * 32
         self.words[0] = int.from_bytes(cookie, "little")
-        self.words[1] = version[0] << 24 | version[1] << 16
+        self.words[1] = version[0] << 24 | version[1] << 16 | level << 4
         used = {5: 32 * 8, 7: ID, 8: NEXT, gil: CEVAL, gil + 1: OWN, gil + 3: LOCKED, gil + 4: HOLDER, tid: TID}
         for at, offset in used.items():
             self.words[at] = changed.get(f"at_{at}", offset)
@@ -65,6 +65,13 @@ def test_held_gils_of_their_own_are_found(monkeypatch, version):
     assert OwnGils(os.getpid()).held() == (HeldGil(third, 33), HeldGil(first, 11))
 
 
+def test_a_release_candidate_tells(monkeypatch):
+    """Its structs are those of the release."""
+    gil = Forged(monkeypatch, (3, 15), level=0xC).add(1, tid=11)
+
+    assert OwnGils(os.getpid()).held() == (HeldGil(gil, 11),)
+
+
 def test_an_interpreter_that_ends_meanwhile_hides_only_those_behind_it(monkeypatch):
     """Its memory may be gone: what was read before counts."""
     forged = Forged(monkeypatch, (3, 14))
@@ -85,10 +92,17 @@ def test_a_list_without_an_end_is_left(monkeypatch):
 
 @pytest.mark.parametrize(
     ("version", "changed"),
-    [((3, 12), {}), ((3, 99), {}), ((3, 14), {"cookie": b"\1" + bytes(7)}), ((3, 14), {"at_16": 1 << 21})],
+    [
+        ((3, 12), {}),
+        ((3, 99), {}),
+        ((3, 15), {"level": 0xA}),
+        ((3, 15), {"level": 0xB}),
+        ((3, 14), {"cookie": b"\1" + bytes(7)}),
+        ((3, 14), {"at_16": 1 << 21}),
+    ],
 )
 def test_a_process_that_does_not_tell_has_none(monkeypatch, version, changed):
-    """Neither does one before 3.13, of an unknown version, without the mark, or with an offset that cannot be."""
+    """Neither does one before 3.13, of an unknown version, a pre-release, without the mark, or with an offset that cannot be."""
     forged = Forged(monkeypatch, version, **changed)
     forged.add(1, tid=11)
 

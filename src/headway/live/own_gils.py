@@ -20,6 +20,8 @@ _HEAD, _ID, _NEXT = 5, 7, 8
 _GIL: Final = {(3, 13): 14, (3, 14): 15, (3, 15): 15}
 """The index in _Py_DebugOffsets of `interpreter_state.ceval_gil`; those of the interpreter's own GIL follow it."""
 _OWN, _LOCKED, _HOLDER = 1, 3, 4
+_RELEASED: Final = (0xC, 0xF)
+"""The release levels, candidate and final, from which on a version's structs stay as they are (PY_VERSION_HEX)."""
 _TID: Final = {(3, 13): 25, (3, 14): 28, (3, 15): 31}
 """The index of `thread_state.native_thread_id`."""
 _WORDS = 32
@@ -74,12 +76,12 @@ class OwnGils:
 
 
 def _find(pid: int, memory: Memory) -> _Places | None:
-    """Return where the process has its interpreters; None if it does not tell, as before 3.13."""
+    """Return where the process has its interpreters; None if it does not tell, as before 3.13 and in an alpha or a beta."""
     runtime = python_symbols(pid, memory, ("_PyRuntime",)).get("_PyRuntime", -1)
     block = memory.read(runtime, 8 * _WORDS)
     offsets = struct.unpack(f"<{_WORDS}Q", block)
     version = offsets[1] >> 24 & 0xFF, offsets[1] >> 16 & 0xFF
-    if block[:8] != _COOKIE or version not in _GIL:
+    if block[:8] != _COOKIE or version not in _GIL or offsets[1] >> 4 & 0xF not in _RELEASED:
         return None
     gil = _GIL[version]
     used = [offsets[one] for one in (_HEAD, _ID, _NEXT, gil, gil + _OWN, gil + _LOCKED, gil + _HOLDER, _TID[version])]
