@@ -421,7 +421,7 @@ def _unreleased(analysis: Analysis) -> Iterator[Finding]:
         ),
         cause=(
             "a sub-interpreter's GIL is found when a thread acquires it, and a thread that computes alone never releases it"
-            + "; one that released it meanwhile did not acquire it again" * (not to_the_end)
+            + "; one that released it meanwhile did not acquire it again, or the process ended" * (not to_the_end)
         ),
         advice="`headway trace`, from the program's start, records such a thread",
         threads=tuple(names),
