@@ -279,7 +279,7 @@ def test_a_thread_may_have_waited_where_its_events_are_missing():
 
 
 def test_threads_without_an_event_may_have_waited_all_the_time():
-    """Where events were dropped, each thread of which the file has nothing counts with the whole window."""
+    """Each thread of which the file has nothing counts with the whole window, and dropped events without a place may be its own."""
     loss = Loss(dropped_events=7, unseen_threads=2, unplaced_events=3)
 
     assert parts_of(small([(0, Kind.ACQUIRE, 0)], end=9 * MS, loss=loss)) == {Unseen.THREADS: (2, 18 * MS)}

@@ -339,7 +339,8 @@ def _unrecorded(window: _Window) -> Iterator[Part]:
 
     Without a GIL, these are the waits that begin while another thread of a forked child makes the child's memory
     (`miss()` of native/trace/parks.c): each counts as two dropped events. Otherwise they are of threads without a record
-    (`enter()` of native/trace/events.c), of which nothing is known.
+    (`enter()` of native/trace/events.c), of which nothing is known. A thread that dropped all of its events, or its last
+    ones, hides both: the dropped events that have no place may all be its own.
     """
     loss, wall_ns = window.trace.loss, window.end_ns - window.start_ns
     if loss.dropped_events or (window.free and not window.trace.process.ended):
