@@ -197,7 +197,10 @@ static void *let_trace(void *module, void *arguments) {
 /* Arguments: (interpreters may have GILs of their own). Returns sys._current_frames(), or {} where
  * there are such interpreters: that function makes objects of the frames of all interpreters, while
  * threads of another one run, and CPython 3.12 and 3.13 then crash. The newest interpreter is the
- * head of their list. No thread gets the main GIL between the look and the call. */
+ * head of their list. Without others, only a thread with the main GIL can make one. No thread gets
+ * that GIL between the look and the function's work, but for one case: the function first raises an
+ * audit event, and an audit hook in Python may release the GIL. To raise the event before the look
+ * would change nothing, since the function raises it again. */
 static void *current_frames(void *module, void *arguments) {
     (void)module;
     int own_gils;
