@@ -16,7 +16,7 @@ NAMES = ("MainThread", "pool-{}", "Thread-{} (serve)", "handler", "db {}_{}")
 
 @st.composite
 def pools(draw):
-    """Return a trace of some pools, and of threads that are in none."""
+    """Return a trace of some pools, and of threads that are in none; few events leave threads without any."""
     threads = draw(st.integers(3, 45))
     trace = made_trace(
         threads=threads, events=draw(st.integers(0, 300)), seed=draw(st.integers(0, 99)), gils=draw(st.integers(1, 3))
@@ -27,6 +27,29 @@ def pools(draw):
         for number, (one, name) in enumerate(zip(trace.threads, names, strict=True))
     ]
     return replace(trace, threads=tuple(named))
+
+
+@st.composite
+def analyses(draw):
+    """Return a trace, and its analysis within a window."""
+    trace = draw(pools())
+    begin, end = sorted(draw(st.tuples(st.integers(0, 8), st.integers(0, 8))))
+    since_ns, until_ns = (trace.start_ns + at * (trace.end_ns - trace.start_ns) // 8 for at in (begin, end))
+    return trace, analyse(trace, since_ns=since_ns, until_ns=until_ns)
+
+
+def names_of(trace, found):
+    """Return the name by which each thread is grouped; the threads with a row decide."""
+    return roles(trace.threads, found.labels, [one.index for one in found.threads])
+
+
+def lived(trace, found):
+    """Return the indices of the threads that lived in the window, or held or waited in it."""
+    return {one.index for one in found.threads} | {
+        index
+        for index, one in enumerate(trace.threads)
+        if max(one.start_ns, found.start_ns) < min(found.end_ns if one.end_ns is None else one.end_ns, found.end_ns)
+    }
 
 
 def cells(blame, name_of):
@@ -42,11 +65,11 @@ def cells(blame, name_of):
 
 
 @settings(deadline=None)
-@given(pools())
-def test_the_matrix_by_role_is_the_sum_of_its_threads(trace):
+@given(analyses())
+def test_the_matrix_by_role_is_the_sum_of_its_threads(made):
     """Each cell by role is the sum of the cells of the role's threads, at each GIL, and so is each total."""
-    found = analyse(trace)
-    name_of = roles(trace.threads, found.labels)
+    trace, found = made
+    name_of = names_of(trace, found)
 
     for gil in found.gils:
         assert (gil.blame_by_role is None) == (name_of == found.labels)
@@ -56,18 +79,23 @@ def test_the_matrix_by_role_is_the_sum_of_its_threads(trace):
 
 
 @settings(deadline=None)
-@given(pools())
-def test_a_row_by_role_is_the_sum_of_its_threads(trace):
+@given(analyses())
+def test_a_row_by_role_is_the_sum_of_its_threads(made):
     """Holds, waits and lives of a role add up to those of its threads; its longest wait is the longest of any of them."""
-    found = analyse(trace)
-    name_of = roles(trace.threads, found.labels)
+    trace, found = made
+    name_of = names_of(trace, found)
     members = defaultdict(list)
     for one in found.threads:
         members[name_of[one.index]].append(one)
 
     for pool in found.roles:
         mine = members.pop(pool.label)
-        assert pool.threads == name_of.count(pool.label)
+        there = [trace.threads[one] for one in lived(trace, found) if name_of[one] == pool.label]
+        assert pool.threads == len(there)
+        assert pool.since_ns == min(max(one.start_ns, found.start_ns) for one in there)
+        assert pool.until_ns == max(
+            found.end_ns if one.end_ns is None else min(one.end_ns, found.end_ns) for one in there
+        )
         for which in ("holds", "waits"):
             sums = [getattr(one, which) for one in mine]
             assert getattr(pool, which).total_ns == sum(one.total_ns for one in sums)
@@ -78,10 +106,10 @@ def test_a_row_by_role_is_the_sum_of_its_threads(trace):
 
 
 @settings(deadline=None)
-@given(pools())
-def test_json_has_each_thread_and_each_role(trace):
+@given(analyses())
+def test_json_has_each_thread_and_each_role(made):
     """The rows by role have the total, the number and the worst wait of the threads in `threads` and `blame`."""
-    found = json.loads(json.dumps(as_json(analyse(trace)), allow_nan=False))
+    found = json.loads(json.dumps(as_json(made[1]), allow_nan=False))
     label_of = {one["index"]: one["label"] for one in found["threads"]}
 
     for gil in found["gils"]:
@@ -101,18 +129,22 @@ def test_json_has_each_thread_and_each_role(trace):
             assert all(known[label] == threads for label, threads in told)
 
 
-@given(pools())
-def test_threads_are_grouped_if_they_would_not_fit(trace):
-    """A pool of more than `POOL` threads is one row; if the rows then do not fit, so is a smaller one; no thread is lost."""
-    labels = tuple(f"{number}: {one.name}" for number, one in enumerate(trace.threads))
-    name_of = roles(trace.threads, labels)
+@settings(deadline=None)
+@given(analyses())
+def test_threads_are_grouped_if_they_would_not_fit(made):
+    """A pool of more than `POOL` rows is one row; if the rows then do not fit, so is a smaller one; no thread is lost.
+
+    Threads without a row, as those that neither held nor waited in the window, take no room in any table.
+    """
+    trace, found = made
     of_role = defaultdict(list)
-    for number, one in enumerate(trace.threads):
-        of_role[role(one.name)].append(number)
+    for one in found.threads:
+        of_role[role(trace.threads[one.index].name)].append(one.label)
     rows = sum(1 if len(mine) > POOL else len(mine) for mine in of_role.values())
 
+    shown = []
     for pool, mine in of_role.items():
-        grouped = len(mine) > POOL or (rows > FITS and len(mine) > 1)
-        assert [name_of[number] for number in mine] == (
-            [pool] * len(mine) if grouped else [labels[one] for one in mine]
-        )
+        shown += [pool] if len(mine) > POOL or (rows > FITS and len(mine) > 1) else mine
+    is_grouped = len(shown) < len(found.threads)
+    assert sorted(one.label for one in found.roles) == (sorted(shown) if is_grouped else [])
+    assert {one.waiter for gil in found.gils for one in gil.convoys} <= set(shown)

@@ -265,8 +265,8 @@ def test_roles_are_for_many_threads_only():
     def threads(names):
         return [Thread(number, number, name, 0, None) for number, name in enumerate(names, 1)]
 
-    assert roles(threads(few), few) == tuple(few)
-    assert set(roles(threads(many), many)) == {"w-*"}
+    assert roles(threads(few), few, range(8)) == tuple(few)
+    assert set(roles(threads(many), many, range(9))) == {"w-*"}
 
 
 def test_a_pool_is_summed_up_by_role():

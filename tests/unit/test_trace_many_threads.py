@@ -9,7 +9,7 @@ from told_traces import Script
 from headway.traces.analysis.contention import _met
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.late import in_one_call
-from headway.traces.analysis.threads import role_summaries, thread_summaries
+from headway.traces.analysis.threads import names, role_summaries, thread_summaries
 from headway.traces.export.requests import requests
 
 THREADS = 200
@@ -76,8 +76,9 @@ def test_requests_are_found_by_thread_in_one_pass(trace, looked):
 def test_the_life_of_a_pool_is_that_of_all_its_threads(trace):
     """A pool begins with its first thread and ends with its last one."""
     found = recorded(trace)
-    each = thread_summaries(trace, found, trace.start_ns, trace.end_ns)
-    (pool,) = role_summaries(trace, found, trace.start_ns, trace.end_ns)
+    named = names(trace, found, trace.start_ns, trace.end_ns)
+    each = thread_summaries(trace, found, named, trace.start_ns, trace.end_ns)
+    (pool,) = role_summaries(trace, found, named, trace.start_ns, trace.end_ns)
 
     assert len(each) == pool.threads == THREADS
     assert pool.since_ns == min(one.since_ns for one in each)

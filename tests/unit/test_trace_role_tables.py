@@ -143,7 +143,7 @@ def test_small_pools_are_grouped_only_if_the_rows_do_not_fit():
     """Three pools of four threads are three rows, since twelve do not fit; beside one pool of ten, two threads keep names."""
 
     def grouped(*names):
-        return roles([Thread(at, at, name, 0, None) for at, name in enumerate(names, 1)], names)
+        return roles([Thread(at, at, name, 0, None) for at, name in enumerate(names, 1)], names, range(len(names)))
 
     def pool(name, threads):
         return [f"{name}-{at}" for at in range(threads)]

@@ -26,7 +26,6 @@ from headway.traces.analysis.groups import in_order
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.late import LATE_SHARE, late
 from headway.traces.analysis.threads import Distribution, distribution
-from headway.traces.analysis.words import roles
 from headway.traces.model import RAN_ALL, Frame, Trace
 
 __all__ = ["LEAST", "Convoy", "convoys"]
@@ -98,7 +97,7 @@ class Convoy:
 
 
 def convoys(
-    trace: Trace, gil: int, holds: Holds, waits: Intervals, met: Met, interval: SwitchInterval, labels: Sequence[str]
+    trace: Trace, gil: int, holds: Holds, waits: Intervals, met: Met, interval: SwitchInterval, roles: Sequence[str]
 ) -> tuple[Convoy, ...]:
     """Return the convoys at one GIL, the costliest first.
 
@@ -109,7 +108,7 @@ def convoys(
         waits: The waits for the GIL.
         met: The holds that each wait met.
         interval: The switch interval.
-        labels: The label of each thread.
+        roles: The name by which each thread is grouped.
     """
     if not len(holds) or not len(waits):
         return ()
@@ -118,10 +117,9 @@ def convoys(
     which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads), too_late)
     if len(which) < LEAST:
         return ()
-    role_of = roles(trace.threads, labels)
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pair in _pairs(waits.thread[which], holds.thread[release]):
-        members[role_of[pair.waiter], role_of[pair.holder]] += pair.at.tolist()
+        members[roles[pair.waiter], roles[pair.holder]] += pair.at.tolist()
     # Count the waits of a waiter over all holders: behind several CPU-bound threads, each wait meets another of them.
     of_waiter: Counter[str] = Counter()
     for (waiter, _), at in members.items():

@@ -21,9 +21,10 @@ from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.standing import standstill
 from headway.traces.analysis.stops import stoppers
 from headway.traces.analysis.threads import (
+    Names,
     ThreadSummary,
     distribution,
-    first_of_roles,
+    names,
     role_summaries,
     thread_summaries,
 )
@@ -31,7 +32,6 @@ from headway.traces.analysis.turns import times_away, turns
 from headway.traces.analysis.unread import unread_lines
 from headway.traces.analysis.unseen import late_loops, unseen_waits
 from headway.traces.analysis.utilisation import timeline
-from headway.traces.analysis.words import labels
 from headway.traces.model import Gil, Trace
 from headway.traces.sources import edited
 
@@ -66,10 +66,10 @@ def analyse(
     whole = recorded(trace)
     whole = replace(whole, holds=measured(trace, whole.holds))
     found = replace(whole, holds=whole.holds.clipped(start_ns, end_ns), waits=whole.waits.clipped(start_ns, end_ns))
-    names = labels(trace.threads)
-    by_thread = thread_summaries(trace, found, start_ns, end_ns)
-    by_role = role_summaries(trace, found, start_ns, end_ns)
-    gils, blocked_ns = _gils(trace, found, start_ns, end_ns, (by_thread, by_role))
+    named = names(trace, found, start_ns, end_ns)
+    by_thread = thread_summaries(trace, found, named, start_ns, end_ns)
+    by_role = role_summaries(trace, found, named, start_ns, end_ns)
+    gils, blocked_ns = _gils(trace, found, named, (start_ns, end_ns), (by_thread, by_role))
     holds, waits = found.holds, found.waits
     of_gil_ns = np.zeros(_GILS, dtype=np.int64)
     of_gil_ns[[gil.index for gil in gils]] = [gil.interval_ns for gil in gils]
@@ -88,14 +88,14 @@ def analyse(
         end_ns=end_ns,
         events=_events(trace, start_ns, end_ns),
         interval_ns=found.interval.main_ns(start_ns, end_ns),
-        labels=names,
+        labels=named.labels,
         threads=by_thread,
         roles=by_role,
         gils=gils,
-        held=held_places(trace, holds, blocked_ns, interval_ns, names),
-        waited=waited_places(trace, waits, names),
-        longest=longest_holds(trace, holds, names),
-        behind=blocking_functions(trace, holds, blocked_ns, names),
+        held=held_places(trace, holds, blocked_ns, interval_ns, named.labels),
+        waited=waited_places(trace, waits, named.labels),
+        longest=longest_holds(trace, holds, named.labels),
+        behind=blocking_functions(trace, holds, blocked_ns, named.labels),
         contention=locks,
         turns=turns(trace, away, changed, start_ns, end_ns),
         lock_waits=waits_for_locks(trace, whole, away, changed, start_ns, end_ns),
@@ -121,9 +121,9 @@ def analyse(
     holds, waits = holds.chosen(mine), waits.chosen(np.isin(waits.thread, list(threads)))
     return replace(
         analysis,
-        held=held_places(trace, holds, blocked_ns[mine], interval_ns[mine], names),
-        waited=waited_places(trace, waits, names),
-        longest=longest_holds(trace, holds, names),
+        held=held_places(trace, holds, blocked_ns[mine], interval_ns[mine], named.labels),
+        waited=waited_places(trace, waits, named.labels),
+        longest=longest_holds(trace, holds, named.labels),
         contention=contention(trace, changed, start_ns, end_ns, threads),
     )
 
@@ -135,7 +135,7 @@ def _events(trace: Trace, start_ns: int, end_ns: int) -> int:
 
 
 def _gils(
-    trace: Trace, found: Recorded, start_ns: int, end_ns: int, users: _Users
+    trace: Trace, found: Recorded, named: Names, window: tuple[int, int], users: _Users
 ) -> tuple[tuple[GilSummary, ...], NDArray[np.int64]]:
     """Return the GILs that were used, the busiest first, and for each hold how long threads waited during it.
 
@@ -154,9 +154,9 @@ def _gils(
             held, waited = holds.chosen(at), waits.chosen(waits.gil == index)
             blocked_ns[at] = waited_during(held, waited)
             here = replace(found, holds=held, waits=waited)
-            users = tuple(one(trace, here, start_ns, end_ns) for one in (thread_summaries, role_summaries))
+            users = tuple(one(trace, here, named, *window) for one in (thread_summaries, role_summaries))
         several = len(used) > 1
-        summaries.append(_gil(trace, found, index, held, waited, (start_ns, end_ns), users, several=several))
+        summaries.append(_gil(trace, found, named, index, held, waited, window, users, several=several))
     summaries.sort(key=lambda one: (-one.holds.total_ns - one.waits.total_ns, one.index))
     return tuple(summaries), blocked_ns
 
@@ -164,6 +164,7 @@ def _gils(
 def _gil(
     trace: Trace,
     found: Recorded,
+    named: Names,
     index: int,
     holds: Holds,
     waits: Intervals,
@@ -178,8 +179,7 @@ def _gil(
     matrix = blame(index, holds, waits, met, len(trace.threads))
     threads = len(trace.threads)
     blame_by_role, timeline_by_role = None, None
-    first = first_of_roles(trace)
-    if first is not None:  # each pool as one: its first thread stands for all of them
+    if (first := named.first) is not None:  # each pool as one: its first thread stands for all of them
         of_pools = replace(holds, thread=first[holds.thread]), replace(waits, thread=first[waits.thread])
         blame_by_role = blame(index, *of_pools, met, threads)
         timeline_by_role = timeline(*of_pools, threads, start_ns, end_ns)
@@ -214,5 +214,5 @@ def _gil(
         blame_by_role=blame_by_role,
         timeline=timeline(holds, waits, threads, start_ns, end_ns),
         timeline_by_role=timeline_by_role,
-        convoys=convoys(trace, index, holds, waits, met, interval, labels(trace.threads)),
+        convoys=convoys(trace, index, holds, waits, met, interval, named.roles),
     )

@@ -20,12 +20,13 @@ from headway.traces.model import Thread, Trace
 __all__ = [
     "NOTHING",
     "Distribution",
+    "Names",
     "ThreadSummary",
     "distribution",
     "distributions",
-    "first_of_roles",
     "is_cpu_bound",
     "lives_ns",
+    "names",
     "role_summaries",
     "thread_summaries",
 ]
@@ -58,7 +59,7 @@ class ThreadSummary:
         name: The thread's name in Python.
         tid: Native id.
         serial: Unique in its process.
-        threads: The number of threads.
+        threads: The number of threads; for a pool, of those that lived in the window.
         lived_ns: The time for which the thread lived in the window; for a pool, the sum.
         since_ns, until_ns: The part of the window in which it lived; for a pool, from the first thread's begin to the last
             one's end.
@@ -137,43 +138,70 @@ def _lives(threads: Sequence[Thread], start_ns: int, end_ns: int) -> tuple[NDArr
     return np.array(since_ns, dtype=np.int64), np.array(until_ns, dtype=np.int64)
 
 
-def thread_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[ThreadSummary, ...]:
+@final
+@dataclass(frozen=True, eq=False)
+class Names:
+    """The names of a trace's threads, and of the pools of those that held or waited in a window.
+
+    Attributes:
+        labels: The label of each thread.
+        roles: The name by which each is grouped: that of its pool, or its label.
+        first: For each thread the index of the first thread of its pool, which stands for it; None if there is no pool.
+        present: A mask of the threads that lived in the window.
+    """
+
+    labels: tuple[str, ...]
+    roles: tuple[str, ...]
+    first: NDArray[np.uint32] | None
+    present: NDArray[np.bool_]
+
+
+def names(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> Names:
+    """Return the names of threads and pools in a window, for all GILs together. The arguments are as below."""
+    told = labels(trace.threads)
+    used = np.union1d(found.holds.thread, found.waits.thread).astype(np.int64)
+    grouped = roles(trace.threads, told, used.tolist())
+    present = lives_ns(trace.threads, start_ns, end_ns) > 0
+    present[used] = True
+    if grouped == told:
+        return Names(told, grouped, None, present)
+    first: dict[str, int] = {}
+    of_each = np.array([first.setdefault(name, index) for index, name in enumerate(grouped)], dtype=np.uint32)
+    return Names(told, grouped, of_each, present)
+
+
+def thread_summaries(
+    trace: Trace, found: Recorded, named: Names, start_ns: int, end_ns: int
+) -> tuple[ThreadSummary, ...]:
     """Return a summary of every thread that held or waited, ordered by the time in both, longest first.
 
     Args:
         trace: The trace.
         found: Its holds and waits within the window.
+        named: The names of its threads.
         start_ns: The begin of the window.
         end_ns: The end of the window.
     """
-    return _summaries(trace, found, labels(trace.threads), start_ns, end_ns)
+    return _summaries(trace, found, named.labels, named.present, start_ns, end_ns)
 
 
-def role_summaries(trace: Trace, found: Recorded, start_ns: int, end_ns: int) -> tuple[ThreadSummary, ...]:
+def role_summaries(
+    trace: Trace, found: Recorded, named: Names, start_ns: int, end_ns: int
+) -> tuple[ThreadSummary, ...]:
     """Return the same summaries with each pool of threads as one; () if there is no pool."""
-    names = labels(trace.threads)
-    grouped = roles(trace.threads, names)
-    return _summaries(trace, found, grouped, start_ns, end_ns) if grouped != names else ()
-
-
-def first_of_roles(trace: Trace) -> NDArray[np.uint32] | None:
-    """Return for each thread the index of the first thread of its pool, which stands for it; None if there is no pool."""
-    names = labels(trace.threads)
-    grouped = roles(trace.threads, names)
-    if grouped == names:
-        return None
-    first: dict[str, int] = {}
-    return np.array([first.setdefault(name, index) for index, name in enumerate(grouped)], dtype=np.uint32)
+    if named.first is None:
+        return ()
+    return _summaries(trace, found, named.roles, named.present, start_ns, end_ns)
 
 
 def _summaries(
-    trace: Trace, found: Recorded, names: tuple[str, ...], start_ns: int, end_ns: int
+    trace: Trace, found: Recorded, by: tuple[str, ...], present: NDArray[np.bool_], start_ns: int, end_ns: int
 ) -> tuple[ThreadSummary, ...]:
-    """Return one summary for all threads with the same name."""
-    if not names:
+    """Return one summary for all threads with the same name in `by`."""
+    if not by:
         return ()
-    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    group = np.array([known[name] for name in names])
+    known = {name: number for number, name in enumerate(dict.fromkeys(by))}
+    group = np.array([known[name] for name in by])
     holds, waits = (replace(one, thread=group[one.thread].astype(np.uint32)) for one in (found.holds, found.waits))
     firsts = np.unique(group, return_index=True)[1]
     count = len(known)
@@ -185,11 +213,12 @@ def _summaries(
     pushed, pushed_ns = _marked(waits, waited_ns, count)
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
-    members = np.bincount(group, minlength=count)
+    # A thread of a pool that began after the window, or ended before it, is no member of the pool there.
+    members = np.bincount(group[present], minlength=count)
     begun_ns, ended_ns = _lives(trace.threads, start_ns, end_ns)
-    since_ns, until_ns = begun_ns[firsts], ended_ns[firsts]
-    np.minimum.at(since_ns, group, begun_ns)
-    np.maximum.at(until_ns, group, ended_ns)
+    since_ns, until_ns = np.full(count, end_ns), np.full(count, start_ns)
+    np.minimum.at(since_ns, group[present], begun_ns[present])
+    np.maximum.at(until_ns, group[present], ended_ns[present])
     lived_ns = np.bincount(group, weights=lives_ns(trace.threads, start_ns, end_ns), minlength=count)
     summaries = []
     for name, number in known.items():

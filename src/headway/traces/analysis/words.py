@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from headway.printable import printable
 from headway.traces.frames import OURS
@@ -107,16 +107,19 @@ def role(name: str) -> str:
     return re.sub(r"\d+", "*", name)
 
 
-def roles(threads: Sequence[Thread], labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the name by which to group each thread: its label, or for a pool the name with `*` for numbers."""
+def roles(threads: Sequence[Thread], labels: Sequence[str], shown: Collection[int]) -> tuple[str, ...]:
+    """Return the name by which to group each thread: its label, or for a pool the name with `*` for numbers.
+
+    Only the threads at the indices `shown` have rows, and so decide which threads are a pool.
+    """
     names = [role(printable(one.name)) for one in threads]
-    members = Counter(names)
+    members = Counter(names[one] for one in shown)
 
     def grouped(most: int) -> tuple[str, ...]:
         return tuple(name if members[name] > most else label for name, label in zip(names, labels, strict=True))
 
     found = grouped(POOL)
-    return found if len(set(found)) <= FITS else grouped(1)
+    return found if len({found[one] for one in shown}) <= FITS else grouped(1)
 
 
 def place(frame: Frame | None) -> str:
