@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -174,3 +175,14 @@ def test_a_hold_without_a_line_is_explained(stack, is_told):
 
     assert ("?" in [row[0] for row in table.rows]) == is_told
     assert ("?: no line, as at the end of a thread" in table.caption) == is_told
+
+
+def test_a_hold_without_a_line_is_explained_where_it_is_shown():
+    """A table that leaves out the row `?` says nothing of it, and `--all` has both."""
+    analysis = analyse(Script().hold(0, 0, 5).trace(8))
+    (line,) = analysis.held
+    analysis = replace(analysis, held=(*[line] * 12, replace(line, frame=None, stack=())))
+    few, every = held_table(analysis), held_table(analysis, every=True)
+
+    assert (len(few.rows), "?:" in few.caption) == (10, False)
+    assert (len(every.rows), "?:" in every.caption) == (13, True)

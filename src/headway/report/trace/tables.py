@@ -42,11 +42,16 @@ def _count(count: int) -> str:
     return f"{count:,}" if count else EMPTY
 
 
-def _cut(rows: Sequence[_Row], caption: str, *, every: bool, few: int = FEW) -> tuple[tuple[_Row, ...], str]:
+def _kept(rows: int, *, every: bool, few: int = FEW) -> int:
+    """Return the number of rows to show."""
+    return rows if every or rows <= few + 1 else few
+
+
+def _cut(rows: Sequence[_Row], caption: str, *, every: bool, few: int) -> tuple[tuple[_Row, ...], str]:
     """Return the rows to show, and the caption with the number of rows that are left out."""
-    if every or len(rows) <= few + 1:
-        return tuple(rows), caption
-    return tuple(rows[:few]), f"{caption}\n... and {len(rows) - few:,} more: `--all` shows them"
+    kept = _kept(len(rows), every=every, few=few)
+    more = f"\n... and {len(rows) - kept:,} more: `--all` shows them" if kept < len(rows) else ""
+    return tuple(rows[:kept]), caption + more
 
 
 def _table(columns: Sequence[str], rows: Sequence[_Row], caption: str, *, every: bool, few: int = FEW) -> Table | None:
@@ -233,7 +238,7 @@ def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
         "overrun: longest time from a request to the release, less all time of the hold in which the thread did not run; "
         "others waited: total wait of other threads meanwhile"
     )
-    if len(known) < len(analysis.held):
+    if any(one.frame is None for one in analysis.held[: _kept(len(rows), every=every)]):
         caption += "\n?: no line, as at the end of a thread, and at the end of a callback that C code makes from its own thread"
     return _table(columns, rows, caption, every=every)
 
