@@ -198,3 +198,26 @@ def test_who_asks_and_hangs_up_disturbs_nobody():
     reception.close()
 
     assert said == []
+
+
+def test_many_calls_are_heard_before_more_are_taken():
+    """After a stop, a watcher finds a queue of calls that may be longer than the list of its descriptors."""
+    said, one = [], door.Door()
+    reception = door.Reception(one, lambda *_: None, said.append, lambda _: b"counts")
+    callers = []
+    for _ in range(3 * door._AT_ONCE):
+        caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        callers.append(caller)
+        caller.connect(str(one.path))
+        caller.sendall(door.Door.question(one.family))
+    most = 0
+    while reception.answer(0):
+        most = max(most, len(reception._callers))
+    told = [caller.recv(100, socket.MSG_DONTWAIT) for caller in callers]
+    for caller in callers:
+        caller.close()
+    reception.close()
+
+    assert most == door._AT_ONCE
+    assert told == [b"counts"] * len(callers)
+    assert said == []

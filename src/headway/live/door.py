@@ -37,6 +37,8 @@ _HELLO_S = 5.0
 """How long a process that has called may take to send its hello."""
 _CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 4096
+_AT_ONCE = 64
+"""The most calls that are taken before those are heard that have come: each takes a descriptor, of which there are few."""
 _MOST_PATH_BYTES = 107
 """The longest path of a Unix socket (sun_path of unix(7), without the NUL)."""
 _BUSY_S = 0.02
@@ -185,26 +187,27 @@ class Reception:
 
     def answer(self, pause_s: float) -> bool:
         """Wait for calls for `pause_s`; return whether a process called."""
-        called = False
+        called = at_door = False
         for key, _ in self._selector.select(pause_s):
             if key.fileobj is self._door.socket:
-                called = True
-                self._accept()
+                called = at_door = True
             elif isinstance(key.fileobj, socket.socket):
                 called = True
                 self._hear(key.fileobj)
             else:  # it stays readable, and would end each wait at once
                 self._selector.unregister(key.fileobj)
                 key.data()
+        if at_door:  # at last, when the others have given their descriptors back
+            self._accept()
         now_s = time.monotonic()
         for caller in [one for one, since_s in self._callers.items() if now_s - since_s > _HELLO_S]:
             self._hang_up(caller)
         return called
 
     def _accept(self) -> None:
-        while True:
+        for _ in range(_AT_ONCE):
             try:
-                caller, _ = self._door.socket.accept()
+                caller = self._door.socket.accept()[0]
             except OSError as error:
                 if error.errno != errno.EAGAIN:  # no descriptor is left: the caller waits until one is free
                     time.sleep(_BUSY_S)
