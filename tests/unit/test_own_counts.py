@@ -1,9 +1,14 @@
 """The counts that a process asks its watcher for: totals that go on, one question for one export, one line without an answer."""
 
+import _socket
+import copy
+import itertools
 import json
+import logging
 import os
 import socket
 import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import cast
@@ -58,6 +63,9 @@ def test_counts_come_back_from_their_text():
     for text in (b"", b"{", b"[]", b"{}", json.dumps(counts._asdict() | {"stalls": [[1]]}).encode()):
         with pytest.raises(ValueError):
             Counts.of_json(text)
+    for field, value in (("laps_ns", "x"), ("laps", [float("inf")]), ("since_ns", float("nan")), ("stalls", [1])):
+        with pytest.raises(ValueError, match="these are no counts"):
+            Counts.of_json(json.dumps(counts._asdict() | {"stalls": [], field: value}).encode())
 
 
 def test_a_watch_that_begins_anew_goes_on(answers):
@@ -90,6 +98,34 @@ def test_a_forked_child_has_its_own_counts(answers, goes_on, laps):
     assert (counts.since_ns > since_ns) == (not goes_on)
 
 
+def test_a_fork_counts_nothing_twice(answers):
+    """Whichever line another thread is at when it forks, the child goes on from a total that its parent has told."""
+    counts = OwnCounts(goes_on=True)
+    answers.append(answer(5, 5))
+    told = [list(counts.now().laps)]
+    answers.append(answer(9, 2))
+    forked = []
+
+    def look(frame, event, _):
+        if frame.f_code is OwnCounts.now.__code__:
+            if event == "line":
+                forked.append(copy.copy(counts))
+            return look
+        return None
+
+    sys.settrace(look)
+    try:
+        told.append(list(counts.now().laps))
+    finally:
+        sys.settrace(None)
+    answers.append(answer(11, 0))
+    for child in forked:
+        child._begin_in_child()
+
+    assert told == [[0, 5], [0, 7]]
+    assert {tuple(child.now().laps) for child in forked} == {(0, 5), (0, 7)}
+
+
 def test_one_answer_serves_an_export(answers, monkeypatch):
     """All metrics of an export come from one answer, so that numbers and times fit each other."""
     monkeypatch.setattr(own_counts, "_FRESH_S", 1000.0)
@@ -104,9 +140,10 @@ def test_one_answer_serves_an_export(answers, monkeypatch):
     [
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused", 1),
         (TimeoutError("timed out"), "timed out", 4),
+        (BlockingIOError(11, "Resource temporarily unavailable"), "Resource temporarily unavailable", 4),
         (b"{}", "these are no counts: b'{}'", 1),
     ],
-    ids=["killed", "stopped", "nonsense"],
+    ids=["killed", "stopped", "crowded", "nonsense"],
 )
 def test_a_watcher_that_does_not_answer_is_told_once(answers, caplog, monkeypatch, failure, why, told_at):
     """There are no counts then, and the watcher is not asked again at once; they are back when it answers.
@@ -124,11 +161,68 @@ def test_a_watcher_that_does_not_answer_is_told_once(answers, caplog, monkeypatc
         if each is failure:
             answers.append(answer(5, 1))
             assert counts.now() is None
-            now_s[0] += own_counts._AGAIN_S
+            now_s[0] += own_counts._MOST_AGAIN_S
         said.append(len(caplog.messages))
 
     assert said == [int(number >= told_at) for number in range(1, 6)]
     assert caplog.messages == [f"there are no metrics of event loops and stalls: the watcher does not answer: {why}"]
+
+
+def test_a_watcher_that_does_not_answer_is_asked_ever_less_often(answers, monkeypatch):
+    """The pause doubles up to a limit, an answer ends that, and another watcher is asked at once."""
+    now_s, asked_s, door = [100.0], [], ["door"]
+    monkeypatch.setattr(own_counts.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(own_counts, "own_door", lambda: (door[-1], 1))
+    ask, counts = own_counts._ask, OwnCounts()
+
+    def counted(*where):
+        asked_s.append(now_s[0])
+        return ask(*where)
+
+    def pauses(failures):
+        """Return the pauses after so many questions."""
+        asked_s.clear()
+        while len(asked_s) <= failures:
+            counts.now()
+            now_s[0] += 0.5
+        return [after - before for before, after in itertools.pairwise(asked_s)]
+
+    monkeypatch.setattr(own_counts, "_ask", counted)
+    answers.append(TimeoutError("timed out"))
+    assert pauses(8) == [5, 10, 20, 40, 80, 160, 300, 300]
+    answers.append(answer(5, 1))
+    now_s[0] += 300
+    assert list(counts.now().laps) == [0, 1]
+    answers.append(TimeoutError("timed out"))
+    assert pauses(2) == [5, 10]
+
+    answers.append(answer(9, 1))
+    assert counts.now() is None
+    door.append("another door")
+    assert list(counts.now().laps) == [0, 2]
+    answers.append(TimeoutError("timed out"))
+    assert pauses(1) == [5]
+
+
+def test_the_log_is_written_without_a_lock(answers, monkeypatch):
+    """A handler of the program's may wait, let greenlets run, or export metrics itself."""
+    monkeypatch.setattr(own_counts, "_AGAIN_S", 1000.0)
+    answers.append(ConnectionRefusedError(111, "Connection refused"))
+    counts, found = OwnCounts(), []
+
+    class Exporting(logging.Handler):
+        def emit(self, _):
+            locks = (counts._lock, own_counts._watcher._lock)
+            found.append([lock.acquire(blocking=False) and (lock.release() or True) for lock in locks])
+
+    handler = Exporting()
+    own_counts._LOG.addHandler(handler)
+    try:
+        assert counts.now() is None
+    finally:
+        own_counts._LOG.removeHandler(handler)
+
+    assert found == [[True, True]]
 
 
 def test_a_process_that_is_not_watched_has_no_counts(answers, caplog, monkeypatch):
@@ -164,12 +258,32 @@ def test_a_real_door_answers(reception):
     assert own_counts._ask(str(reception.path), reception.family ^ 1) == b""
 
 
+def ask_through(monkeypatch, make):
+    """Let questions go through other sockets, and the reception's answers not."""
+    monkeypatch.setattr(own_counts, "_socket", SimpleNamespace(**vars(_socket) | {"socket": make}))
+
+
+def test_a_socket_that_lets_greenlets_run_is_not_used(reception, monkeypatch):
+    """A socket of gevent is one that runs other greenlets while this one holds a lock."""
+
+    def connect(*_):
+        raise AssertionError("another greenlet runs")
+
+    made = []
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    ask_through(monkeypatch, lambda *kind: made.append(_socket.socket(*kind)) or made[-1])
+    asked = own_counts._ask(str(reception.path), reception.family)
+
+    assert (asked, [one.fileno() for one in made]) == (b"counts", [-1])
+
+
 def test_only_one_s_own_watcher_or_root_s_is_asked(reception, monkeypatch):
     """A socket of another user may be one that gathers launches' numbers."""
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     if os.getuid() == 0:
         assert own_counts._ask(str(reception.path), reception.family) == b"counts"
-        monkeypatch.setattr(socket.socket, "getsockopt", lambda *_: b"\1\0\0\0" * 3)
+        foreign = type("Foreign", (_socket.socket,), {"getsockopt": lambda *_: b"\1\0\0\0" * 3})
+        ask_through(monkeypatch, foreign)
     with pytest.raises(PermissionError, match="another user's"):
         own_counts._ask(str(reception.path), reception.family)
 
@@ -195,8 +309,11 @@ TRACED = {"HEADWAY_TRACE_DOOR": "/x/door", "HEADWAY_TRACE_FAMILY": "7"}
         ("8 1024 /a folder/door 44", TRACED | {"HEADWAY_TRACE_WATCHER": "33"}, ("/a folder/door", 8)),
         ("", {"HEADWAY_TRACE_DOOR": "/x/door", "HEADWAY_TRACE_WATCHER": "no number"}, None),
         ("", {"HEADWAY_TRACE_DOOR": "", "HEADWAY_TRACE_WATCHER": "33"}, None),
+        ("", TRACED | {"HEADWAY_TRACE_WATCHER": "33", "HEADWAY_TRACE_FAMILY": "-7"}, None),
+        ("", TRACED | {"HEADWAY_TRACE_WATCHER": "33", "HEADWAY_TRACE_FAMILY": str(2**64)}, None),
+        ("", TRACED | {"HEADWAY_TRACE_WATCHER": "33", "HEADWAY_TRACE_FAMILY": str(2**64 - 1)}, ("/x/door", 2**64 - 1)),
     ],
-    ids=["alone", "traced", "headway watch", "headway.watch()", "odd", "counted"],
+    ids=["alone", "traced", "headway watch", "headway.watch()", "odd", "counted", "negative", "too large", "largest"],
 )
 def test_the_door_of_this_process(monkeypatch, tmp_path, door, environment, found):
     """Only a watcher's door is asked: neither is a collector's, nor one where there is none."""

@@ -108,7 +108,7 @@ class Counts(NamedTuple):
             found: dict[str, Any] = json.loads(text)
             stalls = {(str(kind), str(cause)): (int(n), float(time_s)) for kind, cause, n, time_s in found["stalls"]}
             return cls(int(found["since_ns"]), [int(one) for one in found["laps"]], int(found["laps_ns"]), stalls)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"these are no counts: {text[:100]!r}") from error
 
     def plus(self, other: "Counts") -> "Counts":

@@ -395,11 +395,13 @@ def own_door() -> tuple[str, int] | None:
     with contextlib.suppress(ValueError):
         if found is not None and found.door:
             family, _, path, _ = _parts(found.door)
+        else:  # Under `headway watch`. A trace's collector is no watcher.
+            path = os.environ.get("HEADWAY_TRACE_DOOR", "")
+            family = int(os.environ.get("HEADWAY_TRACE_FAMILY", "0"))
+            if not int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")):
+                return None
+        if path and 0 < family < 1 << 64:
             return path, family
-        # Under `headway watch`. A trace's collector is no watcher.
-        path = os.environ.get("HEADWAY_TRACE_DOOR", "")
-        if path and int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")):
-            return path, int(os.environ.get("HEADWAY_TRACE_FAMILY", "0"))
     return None
 
 
