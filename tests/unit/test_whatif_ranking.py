@@ -116,6 +116,29 @@ def test_no_ranking_tells_all_that_may_be_the_reason():
     assert said.count("sync has 20.00") == 1
 
 
+def test_no_ranking_unites_what_the_changes_rest_on_and_tells_each_role_once():
+    """Not every assumption matters for every change; a role that computes may have both its turns and its time told."""
+    computing = role_of(1.0, run_share=0.8, computing=0.3)
+    other = replace(role_of(1.0, turns=1200), role="sync too")
+    outside = (
+        "replayed without a change, sync computes 0.30 of what it did in the trace: the model lacks something",
+        "replayed without a change, sync has 20.00 of the turns in the trace, so the model lacks something",
+        "replayed without a change, sync too has 1.40 of the turns in the trace, so the model lacks something",
+    )
+    ranked = [
+        ranking.Ranked(Prediction(change, (computing, other), rests_on, outside), 0.5, (), outside)
+        for change, rests_on in ((Change(gil=False), ("a", "b")), (Change(policy="fair"), ("b", "the GIL's")))
+    ]
+    text = io.StringIO()
+    Console(file=text, width=140).print(whatif_view.ranking(ranked, "app.hwt"))
+    said = text.getvalue()
+    assert [line for line in said.splitlines() if line.startswith("rests on: ")] == [
+        f"rests on: {one}" for one in ("a", "b", "the GIL's")
+    ]
+    assert said.count(" sync has ") + said.count(" sync computes ") == 1
+    assert said.count("sync too has 1.40") == 1
+
+
 def test_no_change_misses_nothing():
     """Where there is no change to try, there is no replay that could be far from the trace."""
     assert ranking.missed([]) == ()

@@ -37,6 +37,7 @@ _ONE_RUN = (
 _NO_TIMELINE = "no thread waits for a GIL under this change, so the predicted run has no timeline"
 _TURN = "from the first attempt to acquire the GIL until the thread yields it"
 _CAPTION = f"turns: {_TURN}; runs: time on a core with the GIL, as a share of one core's time"
+_UNCHANGED = "replayed without a change"
 _OF_TURNS = f"turn: {_TURN}; one request may take many turns"
 
 
@@ -180,9 +181,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str, untried: "Sequence[str]" = ()
     if ranked:
         lines += [Text(""), Text(_OF_TURNS)]
         lines += [Text(printable(f"outside the model, all of them: {text}")) for text in ranked[0].outside_all]
-        # Not every assumption matters for every change, as without a GIL.
-        rests_on = dict.fromkeys(text for one in ranked for text in one.prediction.rests_on)
-        lines += [Text(printable(f"rests on: {text}")) for text in rests_on]
+        lines += [Text(printable(f"rests on: {text}")) for text in _rests_on(ranked)]
         lines += [Text(printable(f"not tried: {text}")) for text in untried]
         lines.append(
             Text(printable(f"with intervals: headway whatif {shlex.quote(name)} {ranked[0].prediction.change}"))
@@ -190,13 +189,24 @@ def ranking(ranked: "Sequence[Ranked]", name: str, untried: "Sequence[str]" = ()
     return Group(*lines)
 
 
+def _rests_on(ranked: "Sequence[Ranked]") -> dict[str, None]:
+    """Return what any of the predictions rests on, once: not every assumption matters for every change, as without a GIL."""
+    return dict.fromkeys(text for one in ranked for text in one.prediction.rests_on)
+
+
 def _no_ranking(ranked: "Sequence[Ranked]", why: "Sequence[str]", name: str) -> RenderableType:
     """Return the reasons why changes are not ranked, and the commands that tell of the program and of one change."""
     change = ranked[0].prediction.change
-    others = [text for text in ranked[0].outside_all if not any(text.startswith(one) for one in why)]
+    again = tuple(  # what the reasons tell of a role already
+        f"{_UNCHANGED}, {one.role} {verb} "
+        for one in ranked[0].prediction.roles
+        for verb in ("has", "computes")
+        if any(text.startswith(f"{_UNCHANGED}, {one.role} has ") for text in why)
+    )
+    others = [text for text in ranked[0].outside_all if not text.startswith(again)]
     lines = [
         *(f"outside the model: {text}" for text in (*why, *others)),
-        *(f"rests on: {text}" for text in ranked[0].prediction.rests_on),
+        *(f"rests on: {text}" for text in _rests_on(ranked)),
         f"whether the GIL slows the program down: headway report {shlex.quote(name)}",
         f"the figures of one change, and what they rest on: headway whatif {shlex.quote(name)} {change}",
     ]
