@@ -1,6 +1,7 @@
 """Predictions from simulated traces of a machine on which other programs compute, too; the truth is known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +10,10 @@ from headway.sim.parse import parse
 from headway.sim.replay import fit
 from headway.sim.replay.change import NOTHING, Change
 from headway.sim.replay.learn import learn
+from headway.sim.replay.others import without_a_core
 from headway.sim.run import Job, run
 from headway.sim.whatif import predict
+from headway.traces.calls import Call
 
 COSTS = load("preset")
 SERVER = """
@@ -26,6 +29,16 @@ program = [{compute = true}]
 [client.load]
 port = "requests"
 connections = 1
+"""
+COMPUTING = """
+cores = 2
+placement = "free"
+duration_ms = 3000
+[role.worker]
+threads = %d
+program = [{hold_us = 100}, {run_ms = 20}]
+[role.cpu]
+program = [{compute = true}]
 """
 OTHERS = '[role.others]\nprocess = "none"\nthreads = %d\nprogram = [{compute = true}]'
 
@@ -65,3 +78,42 @@ def test_a_busy_machine_is_replayed_as_busy(others):
 def test_a_calm_machine_is_replayed_as_calm():
     """The program's own threads take no core from each other here, so there are no other programs."""
     assert fit.model_of(trace_of(0), COSTS, cores=2).others == 0
+
+
+@pytest.mark.parametrize("workers", [4, 8])
+def test_a_program_that_fills_the_cores_by_itself_is_replayed_as_calm(workers):
+    """Threads that compute without the GIL take the cores from its holder: no time is left that others could have taken."""
+    trace = run(Job(parse(COMPUTING % workers, name="computing"), COSTS, 1, max_events=400_000)).trace
+    model = fit.model_of(trace, COSTS, cores=2)
+    assert without_a_core(model.seen.holds) > 0.1
+    assert model.others == 0
+
+
+def as_a_loop(trace):
+    """Return the call of each stack as if the server were an event loop: a poll, and a receive that finds its data."""
+    words = {"receive": Call.POLL, "run": Call.RECEIVE, "reply": Call.SEND}
+    names = [trace.frames[frame].function for frame in trace.stack_frame.tolist()]
+    return {
+        stack: next((call for word, call in words.items() if f"server: {word}" in name), Call.UNKNOWN)
+        for stack, name in enumerate(names)
+    }
+
+
+def traced_loop(policy="", seed=1):
+    """Return the trace of an event loop on a busy machine, whose client computes before each request."""
+    text = SERVER % (f'policy = "{policy}"' if policy else "", OTHERS % 4) + "work_us = 150\n"
+    text = text.replace('{receive = "requests"}', '{receive = "requests"}, {hold_us = 5}, {run_us = 1}')
+    return run(Job(parse(text, name="busy"), COSTS, seed, max_events=400_000)).trace
+
+
+def test_the_work_of_the_only_client_of_a_busy_server_counts():
+    """A client that computes before each request is replayed as one, and a line says so; else the rates are far too high."""
+    trace, fair = traced_loop(), traced_loop("fair", seed=2)
+    model = fit.model_of(trace, COSTS, cores=2, calls=as_a_loop(trace))
+    assert any("the peer of server computes for 144 us" in one.text for one in model.rests_on)
+    truth = learn(fair, COSTS, as_a_loop(fair)).measured["server"].turns_per_s
+    idle = replace(model, ports=tuple(replace(one, work_ns=0) for one in model.ports))
+    for one, is_near in ((model, True), (idle, False)):
+        unchanged, changed = predict(one, [NOTHING, Change(policy="fair")], COSTS, cores=2, seeds=3)
+        assert (off(unchanged.roles[0].identity["turns_per_s"], 1) < math.log(1.5)) == is_near
+        assert (off(changed.roles[0].turns_per_s.value, truth) < math.log(1.5)) == is_near

@@ -19,13 +19,20 @@ from headway.traces.model import Kind
 COSTS = load("preset")
 
 
-def holding(on_core=1.0):
-    """Return the trace of two threads that preempt each other every 4 ms, and run for a part of each hold."""
-    rows = []
-    for n in range(250):
-        rows += [(n * 4_000, n % 2, Kind.ACQUIRE, 0), (n * 4_000 + 4_000, n % 2, Kind.RELEASE, 1, True)]
-    trace = trace_of(rows, core_count=2)
-    trace.events["flags"][trace.events["kind"] == Kind.RELEASE] |= ran(on_core)
+def holding(on_core=1.0, *, let_in_us=0, forced=True, rounds=250, stops=()):
+    """Return the trace of two threads that hold the GIL for 4 ms in turn, and run for a part of each hold.
+
+    A thread has the GIL some time after the other one released it. Each of the `stops` is a hold of 400 ms off the cores.
+    """
+    rows, runs, at = [], [], 0
+    for n in range(rounds):
+        holds_us = 400_000 if n in stops else 4_000
+        rows += [(at, n % 2, Kind.ACQUIRE, 0), (at + holds_us, n % 2, Kind.RELEASE, 1, forced)]
+        rows += [] if forced or n == 0 else [(at - let_in_us - 3_990, n % 2, Kind.WAIT, 1)]
+        runs.append(ran(0.0 if n in stops else on_core))
+        at += holds_us + let_in_us
+    trace = trace_of(rows, until_ns=at * US, core_count=2)
+    trace.events["flags"][trace.events["kind"] == Kind.RELEASE] |= np.array(runs, dtype=trace.events["flags"].dtype)
     return trace
 
 
@@ -91,16 +98,24 @@ def test_other_programs_are_there_with_any_change_and_have_no_figures():
     assert len(spec.roles) == 2
 
 
+def test_other_programs_are_on_as_many_cores_as_the_simulator_has():
+    """Of more than 64 cores, each of the simulated ones keeps its share of the other programs; no mask means all cores."""
+    model = replace(learn(holding(), COSTS), others=256.0)
+    spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=128)
+    assert [one.cores for one in spec.roles[2:]] == [1 << core for core in range(64)]
+    assert {one.threads for one in spec.roles[2:]} == {2}
+
+
 def test_threads_that_had_their_cores_have_no_other_programs_beside_them():
     """A trace of a calm machine is learned as it is, without a simulation."""
     model = learn(holding(0.99), COSTS)
     assert crowded(model, COSTS, 2) is model
 
 
-@pytest.mark.parametrize("on_core", [0.6, 0.3])
-def test_other_programs_take_what_the_trace_tells(on_core):
+@pytest.mark.parametrize(("on_core", "let_in_us"), [(0.6, 300), (0.3, 8_000)])
+def test_other_programs_take_what_the_trace_tells(on_core, let_in_us):
     """Threads that had a core for a part of their holds have it for as much of them in the replay."""
-    model = crowded(learn(holding(on_core), COSTS), COSTS, 2)
+    model = crowded(learn(holding(on_core, let_in_us=let_in_us), COSTS), COSTS, 2)
     (told,) = [one.text for one in model.rests_on if "without running on a core" in one.text]
     assert told.startswith(
         f"threads held the GIL without running on a core for {100 * (1 - on_core):.0f} % of the time"
@@ -111,7 +126,57 @@ def test_other_programs_take_what_the_trace_tells(on_core):
     assert share == pytest.approx(1 - on_core, abs=0.1)
 
 
-def test_threads_that_sleep_with_the_gil_have_no_other_programs_beside_them():
-    """No number of programs leaves a thread without a core all the time: it sleeps in a call of C that keeps the GIL."""
-    model = learn(holding(0.0), COSTS)
-    assert crowded(model, COSTS, 2).others == 0
+@pytest.mark.parametrize("on_core", [0.9, 0.7, 0.5, 0.3, 0.1, 0.0])
+def test_threads_that_sleep_with_the_gil_have_no_other_programs_beside_them(on_core):
+    """They sleep in a call of C that keeps the GIL: the next thread has a core at once when the GIL is released."""
+    model = learn(holding(on_core, let_in_us=40, forced=False), COSTS)
+    assert np.median(let_in_ns(model.seen)) == 40 * US
+    assert crowded(model, COSTS, 2) is model
+
+
+def test_a_lone_thread_has_no_other_programs_beside_it():
+    """Nobody waits for the GIL there, so only one of the two figures is known."""
+    trace = trace_of([row for at in range(0, 900_000, 6_000) for row in turn(at, 0, holds_us=4_000, stack=1)])
+    trace.events["flags"][trace.events["kind"] == Kind.RELEASE] |= ran(0.5)
+    model = learn(trace, COSTS)
+    assert without_a_core(model.seen.holds) == pytest.approx(0.5, abs=0.01)
+    assert crowded(model, COSTS, 2) is model
+
+
+@pytest.mark.parametrize("stops", [(100,), (80, 90, 100, 110, 120)])
+def test_a_few_stops_are_no_other_programs(stops):
+    """A stopped process, or a page that is read from a disk, takes a holder's core for long, but in few holds."""
+    model = learn(holding(0.99, let_in_us=3_000, stops=stops), COSTS)
+    assert without_a_core(model.seen.holds) > 0.2
+    assert crowded(model, COSTS, 2) is model
+
+
+def test_a_replay_is_compared_with_all_of_the_window(monkeypatch):
+    """Threads that begin late begin as late in a replay that is shorter than the window, also if its events end it earlier."""
+    model = learn(holding(0.6, let_in_us=3_000, rounds=1_000), COSTS)
+    actors = tuple(replace(one, begin_ns=n * model.seen.elapsed_ns // 2) for n, one in enumerate(model.actors))
+    begins = []
+    predicted_trace = module.predicted_trace
+
+    def noted(one, *words, length_ns, **settings):
+        begins.append(one.actors[1].begin_ns / length_ns)
+        return predicted_trace(one, *words, length_ns=length_ns, **settings)
+
+    monkeypatch.setattr(module, "predicted_trace", noted)
+    crowded(replace(model, actors=actors), COSTS, 2)
+    assert begins == pytest.approx([0.5] * len(begins), abs=0.001)
+    assert len(begins) > 1
+    del begins[:]
+    monkeypatch.setattr(module, "_MOST_EVENTS", 300)
+    crowded(replace(model, actors=actors), COSTS, 2)
+    assert begins == pytest.approx([0.5] * len(begins), abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("others", "words"), [(1, "1 core "), (0.7, "0.7 cores "), (22, "22 cores "), (128, "128 cores ")]
+)
+def test_the_number_of_cores_is_told_in_plain_digits(others, words):
+    """One core is no cores, and a large number has no exponent."""
+    (told,) = module._told(learn(holding(), COSTS), 0.4, others)
+    assert f"want {words}all the time" in told.text
+    assert "a CPU quota" in told.text

@@ -11,7 +11,7 @@ from made_turns import FRAMES, MS, US, trace_of, turn
 
 from headway.native_sim import OF_PORT, OpKind
 from headway.sim.machine import load
-from headway.sim.replay.change import NOTHING, specify
+from headway.sim.replay.change import NOTHING, Change, specify
 from headway.sim.replay.learn import learn
 from headway.sim.replay.ports import Part, _possible
 from headway.traces.calls import Call
@@ -117,8 +117,19 @@ def test_clients_of_an_event_loop_compute_between_an_answer_and_a_request(pause_
     model = served(polled(pause_us), {**KINDS, 3: Call.POLL})
     (port,) = model.ports
     assert work_us[0] * US <= port.work_ns <= work_us[1] * US
-    spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=2)
-    assert [one.work_ns for one in spec.clients] == [port.work_ns]
+    alone = dataclasses.replace(port, connections=1)
+    for one, others, works in ((port, 0.0, False), (port, 2.0, False), (alone, 0.0, False), (alone, 2.0, True)):
+        # A client with several connections is one thread in the model, and a calm machine is replayed without its work.
+        spec, _ = specify(dataclasses.replace(model, ports=(one,), others=others), NOTHING, COSTS, 1, MS, cores=2)
+        assert [one.work_ns for one in spec.clients] == [port.work_ns if works else 0]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_core_of_a_client_has_other_programs_too(cores):
+    """The client of a program on one core has a core of its own, on which other programs are as many."""
+    model = served(polled(20), {**KINDS, 3: Call.POLL})
+    spec, _ = specify(dataclasses.replace(model, others=2.0 * cores), Change(cores=1), COSTS, 1, MS, cores=cores)
+    assert [(one.threads, one.cores) for one in spec.roles if one.gil == -1] == [(2, 0b01), (2, 0b10)]
 
 
 def behind(hold_us):

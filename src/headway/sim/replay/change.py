@@ -19,6 +19,7 @@ from headway.sim.policy import choose
 from headway.sim.replay.cpu_bound import cpu_bound
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.others import crowd
+from headway.sim.replay.ports import Port
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
 from headway.traces.analysis.words import listed, number
@@ -39,6 +40,7 @@ __all__ = [
     "seldom_sampled",
     "specify",
     "with_own",
+    "works",
 ]
 
 MOST_PROCESSES = MOST_GILS - 1
@@ -261,7 +263,7 @@ def specify(
                         connections=port.connections,
                         port=len(clients),
                         cores=_beside(wanted_cores),
-                        work_ns=port.work_ns,
+                        work_ns=port.work_ns if model.others and works(port) else 0,
                     )
                 ops = ops.copy()
                 ops["index"][(ops["flags"] & OF_PORT) != 0] = clients[key].port
@@ -280,8 +282,11 @@ def specify(
             replayed.append(actor)
     if not roles:
         raise ScenarioError("no role is left to simulate", hint="leave a role in the program")
-    # The cores that a program no longer has keep their share of the other programs.
-    others, dists = crowd(model.others * min(1.0, wanted_cores / cores), wanted_cores, len(model.dists))
+    own_cores = min(_MOST_CORES, wanted_cores)
+    core_count = max(own_cores, 2) if clients else own_cores
+    # The cores that a program no longer has keep their share of the other programs. A client's own core has as many.
+    beside = model.others * min(1.0, own_cores / cores) * core_count / own_cores
+    others, dists = crowd(beside, core_count, len(model.dists))
     spec = Spec(
         seed=seed,
         end_ns=end_ns,
@@ -290,7 +295,7 @@ def specify(
         tick_ns=costs.tick_ns,
         slice_ns=costs.slice_ns,
         migration_ns=costs.migration_ns,
-        core_count=min(_MOST_CORES, max(wanted_cores, 2) if clients else wanted_cores),
+        core_count=core_count,
         gils=tuple(gils),
         roles=(*roles, *others),
         clients=tuple(clients.values()),
@@ -335,6 +340,15 @@ def _checked_processes(model: Model, change: Change) -> dict[str, int]:
             hint=f"give a role fewer threads, as in `{_threads_words(next(iter(found)), 8)}`",
         )
     return found
+
+
+def works(port: Port) -> bool:
+    """Tell whether the work of a port's client is simulated, on a busy machine: that of one connection.
+
+    A client with several may be several processes, but the simulated one is a single thread. On a calm machine, the work is
+    left out, since errors of the pauses would count fully there.
+    """
+    return port.work_ns > 0 and port.connections == 1
 
 
 def _beside(cores: int) -> int:
