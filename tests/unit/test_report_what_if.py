@@ -15,6 +15,7 @@ from headway.cli import report_what_if, whatif_view
 from headway.cli.main import main
 from headway.errors import ScenarioError
 from headway.sim import calibration, machine, ranking, whatif
+from headway.sim.replay import fit
 from headway.sim.replay.change import Change, Shorten
 from headway.sim.replay.measured import Measured
 from headway.sim.whatif import Prediction, RolePrediction, Span
@@ -210,6 +211,20 @@ def test_nothing_is_said_of_a_busy_machine(monkeypatch, share):
 
     found = ranking.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
     assert (found == []) == (share >= 0.1)
+
+
+@pytest.mark.parametrize("doubted", [True, False], ids=["outside the model", "late"])
+def test_a_report_simulates_nothing_for_a_model_that_it_cannot_use(monkeypatch, doubted):
+    """The fits stop as soon as it is clear that nothing will be said, or the time is over."""
+    runs = []
+    simulated = fit.predicted_trace
+    monkeypatch.setattr(fit, "predicted_trace", lambda *words, **more: runs.append(1) or simulated(*words, **more))
+    learn = fit.learn
+    outside = ("something",) if doubted else ()
+    monkeypatch.setattr(fit, "learn", lambda *words, **more: replace(learn(*words, **more), outside=outside))
+    most_s = 60 if doubted else -1
+    assert ranking.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=most_s) == []
+    assert not runs
 
 
 def test_nothing_is_said_where_nothing_helps(monkeypatch):

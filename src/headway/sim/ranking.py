@@ -251,6 +251,10 @@ class _OutOfTimeError(Exception):
     """The time that a report may take is over."""
 
 
+class _DoubtedError(Exception):
+    """A report cannot say what a prediction of this model lacks."""
+
+
 def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[Ranked]:
     """Return the changes that would help a traced program, the best first; only those that are inside the model.
 
@@ -268,17 +272,21 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
         if runs_done % _REPORT_SEEDS and time.perf_counter() > end_s:  # a change whose runs are done is told first
             raise _OutOfTimeError
 
+    def step(model: Model) -> None:
+        # The figures of a busy machine need the line that says so, for which a report has no room.
+        if model.outside or (model.others and without_a_core(model.seen.holds) >= MUCH):
+            raise _DoubtedError
+        wait_no_longer()
+
     if len(trace.events) > _REPORT_EVENTS:
         return []
     inside: list[Prediction] = []
     # An error, or the end of the time, leaves the predictions that are there.
-    with contextlib.suppress(_OutOfTimeError, HeadwayError):
-        model = model_of(trace, costs, cores=cores)
-        wait_no_longer()
+    with contextlib.suppress(_OutOfTimeError, _DoubtedError, HeadwayError):
+        model = model_of(trace, costs, cores=cores, step=step)
+        step(model)
         # Changes to processes, and to threads without a GIL, always have something outside the model.
-        # The figures of a busy machine need the line that says so, for which a report has no room.
-        doubted = model.outside or (model.others and without_a_core(model.seen.holds) >= MUCH)
-        changes = [] if doubted else [one for one in _candidates(model) if one.gil and not one.processes]
+        changes = [one for one in _candidates(model) if one.gil and not one.processes]
         if not changes:
             return []
         for one in predicting(

@@ -8,7 +8,7 @@ trace.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, final
 
 import numpy as np
@@ -76,6 +76,7 @@ def model_of(
     cores: int,
     calls: Mapping[int, Call] | None = None,
     whole: Overview | None = None,
+    step: Callable[[Model], None] = lambda _: None,
 ) -> Model:
     """Return the model of a trace, with other programs on the cores as in the trace, and with hand-offs as in the trace.
 
@@ -88,16 +89,19 @@ def model_of(
         cores: The number of cores that the program ran on.
         calls: As for `learn`.
         whole: As for `learn`.
+        step: Called with the model as it is so far before each simulation; an error that it raises ends the function.
 
     Raises:
         ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
     """
-    model = crowded(learn(trace, costs, calls, whole=whole), costs, cores)
+    learned = learn(trace, costs, calls, whole=whole)
+    model = crowded(learned, costs, cores, step=lambda: step(learned))
     seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns, model.kinds)
     if cores < 2 or max(len(seen.waited), len(seen.woken)) < _FEW:
         return model
     waking = sleeping = 1.0
     for _ in range(_ROUNDS):
+        step(model)
         try:
             simulated = predicted_trace(
                 _scaled(model, costs, waking, sleeping),
