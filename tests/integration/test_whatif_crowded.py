@@ -36,7 +36,7 @@ placement = "free"
 duration_ms = 3000
 [role.worker]
 threads = %d
-program = [{hold_us = 100}, {run_ms = 20}]
+program = [{hold_us = %d}, {run_us = %d}]
 [role.cpu]
 program = [{compute = true}]
 """
@@ -80,7 +80,7 @@ def test_a_calm_machine_is_replayed_as_calm():
     assert fit.model_of(trace_of(0), COSTS, cores=2).others == 0
 
 
-@pytest.mark.parametrize("workers", [4, 8])
+@pytest.mark.parametrize("workers", [(4, 100, 20_000), (8, 100, 20_000), (8, 50, 3_000)])
 def test_a_program_that_fills_the_cores_by_itself_is_replayed_as_calm(workers):
     """Threads that compute without the GIL take the cores from its holder: no time is left that others could have taken."""
     trace = run(Job(parse(COMPUTING % workers, name="computing"), COSTS, 1, max_events=400_000)).trace
@@ -106,7 +106,7 @@ def traced_loop(policy="", seed=1):
     return run(Job(parse(text, name="busy"), COSTS, seed, max_events=400_000)).trace
 
 
-def test_the_work_of_the_only_client_of_a_busy_server_counts():
+def test_the_work_of_a_client_of_a_busy_server_counts():
     """A client that computes before each request is replayed as one, and a line says so; else the rates are far too high."""
     trace, fair = traced_loop(), traced_loop("fair", seed=2)
     model = fit.model_of(trace, COSTS, cores=2, calls=as_a_loop(trace))
@@ -117,3 +117,17 @@ def test_the_work_of_the_only_client_of_a_busy_server_counts():
         unchanged, changed = predict(one, [NOTHING, Change(policy="fair")], COSTS, cores=2, seeds=3)
         assert (off(unchanged.roles[0].identity["turns_per_s"], 1) < math.log(1.5)) == is_near
         assert (off(changed.roles[0].turns_per_s.value, truth) < math.log(1.5)) == is_near
+
+
+def test_the_work_of_parallel_clients_of_a_calm_server_does_not_count():
+    """The model's client is one thread: with the work of all clients one after the other, it would be far too slow."""
+    clients = "".join(f'[client.c{n}]\nport = "requests"\nconnections = 1\nwork_us = 500\n' for n in range(4))
+    server, _ = SERVER.split("[client.load]")
+    text = (server % ("", "")).replace("[role.cpu]\nprogram = [{compute = true}]", "")
+    text = text.replace('{receive = "requests"}', '{receive = "requests"}, {hold_us = 5}, {run_us = 1}')
+    job = Job(parse(text.replace("cores = 2", "cores = 8") + clients, name="calm"), COSTS, 1, max_events=400_000)
+    trace = run(job).trace
+    model = fit.model_of(trace, COSTS, cores=8, calls=as_a_loop(trace))
+    (unchanged,) = predict(model, [NOTHING], COSTS, cores=8, seeds=3)
+    assert model.ports[0].work_ns > 0
+    assert off(unchanged.roles[0].identity["turns_per_s"], 1) < math.log(2)

@@ -14,7 +14,7 @@ from headway.sim.replay.change import NOTHING, Change, specify
 from headway.sim.replay.crowded import crowded, let_in_ns
 from headway.sim.replay.learn import learn
 from headway.sim.replay.others import crowd, without_a_core
-from headway.traces.model import Kind
+from headway.traces.model import Flag, Kind
 
 COSTS = load("preset")
 
@@ -147,6 +147,16 @@ def test_a_lone_thread_has_no_other_programs_beside_it():
 def test_a_few_stops_are_no_other_programs(stops):
     """A stopped process, or a page that is read from a disk, takes a holder's core for long, but in few holds."""
     model = learn(holding(0.99, let_in_us=3_000, stops=stops), COSTS)
+    assert without_a_core(model.seen.holds) > 0.2
+    assert crowded(model, COSTS, 2) is model
+
+
+def test_a_stop_beside_a_few_lost_cores_is_no_crowd():
+    """The holds that were longest without a core tell nothing, also where a dozen others lost it for a part of their time."""
+    trace = holding(0.99, let_in_us=300, stops=(100,))
+    releases = np.flatnonzero(trace.events["kind"] == Kind.RELEASE)[110:122]
+    trace.events["flags"][releases] = trace.events["flags"][releases] & Flag.FORCED | ran(0.8)
+    model = learn(trace, COSTS)
     assert without_a_core(model.seen.holds) > 0.2
     assert crowded(model, COSTS, 2) is model
 

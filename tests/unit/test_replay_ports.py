@@ -117,11 +117,11 @@ def test_clients_of_an_event_loop_compute_between_an_answer_and_a_request(pause_
     model = served(polled(pause_us), {**KINDS, 3: Call.POLL})
     (port,) = model.ports
     assert work_us[0] * US <= port.work_ns <= work_us[1] * US
-    alone = dataclasses.replace(port, connections=1)
-    for one, others, works in ((port, 0.0, False), (port, 2.0, False), (alone, 0.0, False), (alone, 2.0, True)):
-        # A client with several connections is one thread in the model, and a calm machine is replayed without its work.
-        spec, _ = specify(dataclasses.replace(model, ports=(one,), others=others), NOTHING, COSTS, 1, MS, cores=2)
-        assert [one.work_ns for one in spec.clients] == [port.work_ns if works else 0]
+    assert port.connections == 2
+    for others, factor in ((0.0, 0), (2.0, 0.5)):
+        # The client is one thread for all connections, and a calm machine is replayed without its work.
+        spec, _ = specify(dataclasses.replace(model, others=others), NOTHING, COSTS, 1, MS, cores=2)
+        assert [one.work_ns for one in spec.clients] == [int(factor * port.work_ns)]
 
 
 @pytest.mark.parametrize("cores", [1, 2])

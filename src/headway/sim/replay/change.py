@@ -19,7 +19,6 @@ from headway.sim.policy import choose
 from headway.sim.replay.cpu_bound import cpu_bound
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.others import crowd
-from headway.sim.replay.ports import Port
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
 from headway.traces.analysis.words import listed, number
@@ -40,7 +39,6 @@ __all__ = [
     "seldom_sampled",
     "specify",
     "with_own",
-    "works",
 ]
 
 MOST_PROCESSES = MOST_GILS - 1
@@ -263,7 +261,8 @@ def specify(
                         connections=port.connections,
                         port=len(clients),
                         cores=_beside(wanted_cores),
-                        work_ns=port.work_ns if model.others and works(port) else 0,
+                        # Errors of these times would count fully on a calm machine.
+                        work_ns=port.client_work_ns if model.others else 0,
                     )
                 ops = ops.copy()
                 ops["index"][(ops["flags"] & OF_PORT) != 0] = clients[key].port
@@ -340,15 +339,6 @@ def _checked_processes(model: Model, change: Change) -> dict[str, int]:
             hint=f"give a role fewer threads, as in `{_threads_words(next(iter(found)), 8)}`",
         )
     return found
-
-
-def works(port: Port) -> bool:
-    """Tell whether the work of a port's client is simulated, on a busy machine: that of one connection.
-
-    A client with several may be several processes, but the simulated one is a single thread. On a calm machine, the work is
-    left out, since errors of the pauses would count fully there.
-    """
-    return port.work_ns > 0 and port.connections == 1
 
 
 def _beside(cores: int) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headway.errors import HeadwayError
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Seen, see
-from headway.sim.replay.change import NOTHING, works
+from headway.sim.replay.change import NOTHING
 from headway.sim.replay.learn import Assumption, Model
 from headway.sim.replay.others import without_a_core
 from headway.sim.replay.trace import predicted_trace
@@ -44,6 +44,8 @@ _ASLEEP_NS = 50_000
 """A thread that has waited longer than this sleeps."""
 _FEW = 10
 """Fewer times, or fewer holds without a core, tell nothing."""
+_FULL = 0.75
+"""A program that uses a larger share of its cores itself: its threads take the cores from each other, more than in a replay."""
 _LET_IN_NEAR = math.log(4)
 """The most that the time until a thread is let in may be off, as a logarithm: with more, something else took the time."""
 _STOPS = 2
@@ -76,8 +78,8 @@ class _Figures:
 def crowded(model: Model, costs: Costs, cores: int, *, step: Callable[[], None] = lambda: None) -> Model:
     """Return a model with other programs on its cores as in its trace, and the assumptions that this brings.
 
-    The model stays as it is unless both figures tell of other programs, so that a calm machine is replayed as calm. The time
-    that the program's own threads leave on the cores bounds what others can have taken.
+    The model stays as it is unless both figures tell of other programs, so that a calm machine is replayed as calm. It also
+    stays as it is if the program itself used most of its cores.
 
     Args:
         model: The program, learned from its trace.
@@ -88,6 +90,8 @@ def crowded(model: Model, costs: Costs, cores: int, *, step: Callable[[], None] 
     seen = _figures(model.seen)
     if seen.share < _TAKEN or seen.let_in_ns is None or not _several_without_a_core(model.seen.holds):
         return model
+    if model.cores_used > _FULL * cores:
+        return model
     made: dict[int, _Figures] = {}
     replay = _Replay(model, costs, cores)
 
@@ -97,10 +101,8 @@ def crowded(model: Model, costs: Costs, cores: int, *, step: Callable[[], None] 
             made[index] = replay.figures(_EACH[index] * cores)
         return made[index]
 
-    held_share = int(model.seen.holds.length_ns.sum()) / model.seen.elapsed_ns
     try:
-        lost = min((seen.share - figures(0).share) * held_share, cores - model.cores_used)
-        if lost < max(_TAKEN, _CHANCE * seen.share) * held_share:
+        if seen.share - figures(0).share < max(_TAKEN, _CHANCE * seen.share):
             return model
         low, high = 0, len(_EACH) - 1
         while low < high:
@@ -125,11 +127,11 @@ def _told(model: Model, without: float, others: float) -> Iterator[Assumption]:
         " predict what a change gives there"
     )
     for index, port in enumerate(model.ports):
-        if works(port):
+        if port.client_work_ns:
             role = next((one.role for one in model.actors if one.port == index), "")
             yield Assumption(
-                f"the peer of {role} computes for {duration(port.work_ns)} before it sends its next request, as far as its shortest"
-                " pauses show",
+                f"the peer of {role} computes for {duration(port.client_work_ns)} before it sends each request, as far as its shortest"
+                f" pauses{f' with {port.connections} connections' if port.connections > 1 else ''} show",
                 role=role,
             )
 

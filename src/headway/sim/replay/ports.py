@@ -77,6 +77,11 @@ class Port:
     pause_ns: int = 0
     work_ns: int = 0
 
+    @property
+    def client_work_ns(self) -> int:
+        """How long the simulated client computes for each request: it is one thread, and real ones may be several."""
+        return self.work_ns // self.connections
+
 
 @final
 @dataclass(frozen=True)
