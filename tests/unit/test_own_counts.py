@@ -213,7 +213,11 @@ def test_the_log_is_written_without_a_lock(answers, monkeypatch):
     class Exporting(logging.Handler):
         def emit(self, _):
             locks = (counts._lock, own_counts._watcher._lock)
-            found.append([lock.acquire(blocking=False) and (lock.release() or True) for lock in locks])
+            free = [lock.acquire(blocking=False) for lock in locks]
+            for lock, is_free in zip(locks, free, strict=True):
+                if is_free:
+                    lock.release()
+            found.append(free)
 
     handler = Exporting()
     own_counts._LOG.addHandler(handler)
@@ -271,7 +275,12 @@ def test_a_socket_that_lets_greenlets_run_is_not_used(reception, monkeypatch):
 
     made = []
     monkeypatch.setattr(socket.socket, "connect", connect)
-    ask_through(monkeypatch, lambda *kind: made.append(_socket.socket(*kind)) or made[-1])
+
+    def unpatched(*kind):
+        made.append(_socket.socket(*kind))
+        return made[-1]
+
+    ask_through(monkeypatch, unpatched)
     asked = own_counts._ask(str(reception.path), reception.family)
 
     assert (asked, [one.fileno() for one in made]) == (b"counts", [-1])

@@ -218,7 +218,12 @@ def test_a_report_simulates_nothing_for_a_model_that_it_cannot_use(monkeypatch, 
     """The fits stop as soon as it is clear that nothing will be said, or the time is over."""
     runs = []
     simulated = fit.predicted_trace
-    monkeypatch.setattr(fit, "predicted_trace", lambda *words, **more: runs.append(1) or simulated(*words, **more))
+
+    def counted(*words, **more):
+        runs.append(1)
+        return simulated(*words, **more)
+
+    monkeypatch.setattr(fit, "predicted_trace", counted)
     learn = fit.learn
     outside = ("something",) if doubted else ()
     monkeypatch.setattr(fit, "learn", lambda *words, **more: replace(learn(*words, **more), outside=outside))

@@ -243,12 +243,23 @@ def test_a_file_that_lost_its_last_places_is_cut(tmp_path):
     assert hwt.CHUNK_BYTES <= read(path).loss.damaged_bytes < 2 * hwt.CHUNK_BYTES
 
 
+def counted_searches(monkeypatch):
+    """Return a list that gets one more item each time that the headers are read."""
+    searches = []
+
+    def headers(*arguments):
+        searches.append(1)
+        return chunk_headers(*arguments)
+
+    monkeypatch.setattr(stored, "chunk_headers", headers)
+    return searches
+
+
 def test_chunks_that_are_overwritten_all_the_time(tmp_path, monkeypatch):
     """A reader that is slower than the collector does not look for each chunk in the whole file, and counts what is lost."""
     path = write(made_trace(events=20_000, threads=3), tmp_path / "x.hwt", events_per_chunk=10)
     patch_header(path, "end_ns", 0)
-    searches = []
-    monkeypatch.setattr(stored, "chunk_headers", lambda *of: searches.append(1) or chunk_headers(*of))
+    searches = counted_searches(monkeypatch)
     monkeypatch.setattr(stored.Stored, "_taken_anew", lambda *_: True)
 
     found = read(path)
@@ -263,8 +274,7 @@ def test_a_packed_chunk_that_is_gone_is_not_looked_for(tmp_path, monkeypatch):
     """Only a chunk that is not packed yet moves."""
     path = pack_file(write(made_trace(events=2000, threads=3), tmp_path / "x.hwt", events_per_chunk=100))
     patch_header(path, "end_ns", 0)
-    searches = []
-    monkeypatch.setattr(stored, "chunk_headers", lambda *of: searches.append(1) or chunk_headers(*of))
+    searches = counted_searches(monkeypatch)
     monkeypatch.setattr(stored.Stored, "_taken_anew", lambda *_: True)
 
     assert read(path).loss.overwritten_events >= 2000

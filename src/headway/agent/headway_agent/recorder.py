@@ -462,7 +462,9 @@ def attach(library, door, family, memory_bytes):
     lease = _begin_leased(recorder, recorder.prepared(door, family, memory_bytes))
     if memory_bytes:
         _tell_stacks(recorder)
-    _attached = _now()
+    import time
+
+    _attached = time.strftime("%H:%M:%S")
     return "", (lease,)
 
 
@@ -495,9 +497,3 @@ def detach(library):
     _attached = ""
     stopped = recorder.stop()  # also a session that an ended client has left behind
     return what if was_active and stopped else ""
-
-
-def _now():
-    import time
-
-    return time.strftime("%H:%M:%S")
