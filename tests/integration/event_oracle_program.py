@@ -210,7 +210,7 @@ def locks(cores, what):
     """Contend for a lock on one core or two, without a GIL."""
     open_log(log)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    one = work(120, (300 * US, 200 * US), (-20 * US, -15 * US), (-5 * US, 1 * MS))
+    one = work(600, (300 * US, 200 * US), (-20 * US, -15 * US), (-5 * US, 1 * MS))
     together = threading.Barrier(3)
     threads = [threading.Thread(target=contend, args=(one, what, together), name=f"contend {i}") for i in range(3)]
     for thread in threads:

@@ -16,7 +16,7 @@ import asyncio, os
 async def main():
     for _ in range(3):
         await asyncio.sleep(0.3)  # the watcher learns that this is a loop
-    for _ in range(200_000):
+    for _ in range(800_000):
         os.stat("/")
     await asyncio.sleep(1)
 
