@@ -59,22 +59,19 @@ def events_of(
     kinds, useds = head["kind"], head["used"]
     blocks = [read(one, int(useds[one])) for one in which]
     packed = [place for place, one in enumerate(which) if kinds[one] == hwt.CHUNK_PACKED]
-    if not packed:
-        parts = [np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES) for data in blocks]
-    else:
-        unpacked = dict(zip(packed, _unpacked(head, which, blocks, packed), strict=True))
-        parts = [
-            unpacked[place] if place in unpacked else np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)
-            for place, data in enumerate(blocks)
-        ]
+    unpacked = _unpacked(head, which, blocks, packed)
+    parts = [
+        unpacked[place] if place in unpacked else np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)
+        for place, data in enumerate(blocks)
+    ]
     sizes = np.array([len(part) for part in parts], dtype=np.int64)
     return np.concatenate([np.zeros(0, hwt.EVENT_DTYPE), *parts]), sizes
 
 
 def _unpacked(
     head: NDArray[np.void], which: Sequence[int], blocks: Sequence[bytes], packed: Sequence[int]
-) -> list[NDArray[np.void]]:
-    """Return the events of the packed ones among some chunks: none of a chunk that is damaged or cut off."""
+) -> dict[int, NDArray[np.void]]:
+    """Return the events of the packed ones among some chunks, by place: none of a chunk that is damaged or cut off."""
     found = {place: np.zeros(0, hwt.EVENT_DTYPE) for place in packed}
     sound, streams = [], []
     for place in packed:
@@ -87,7 +84,7 @@ def _unpacked(
         together = _put_together([np.concatenate(one) for one in zip(*streams, strict=True)], np.array(counts))
         bounds = np.cumsum([0, *counts])
         found |= {place: together[bounds[i] : bounds[i + 1]] for i, place in enumerate(sound)}
-    return [found[place] for place in packed]
+    return found
 
 
 def _lengths(controls: NDArray[np.uint8]) -> tuple[NDArray[np.int64], ...]:
