@@ -186,6 +186,18 @@ static inline bool world_hooks(const char *symbol) {
 
 static inline bool world_hooked(void) { return world_hooks("pthread_cond_signal"); }
 
+/* Makes a GIL with one thread, which had it last: the thread signals its next acquires from another
+ * place than after another thread's hold. Returns the thread's state. */
+static inline struct fake_state *world_alone_at(struct fake_gil *gil) {
+    fake_gil_init(gil);
+    struct fake_state *alone = fake_state_new(gil);
+    void *me = PyEval_SaveThread();
+    PyEval_RestoreThread(alone);
+    T_TRUE(PyEval_SaveThread() == alone);
+    PyEval_RestoreThread(me);
+    return alone;
+}
+
 /* Returns the record of a GIL, or NULL. */
 static inline struct hw__gil *world_record(struct fake_gil *gil) {
     bool acquire;

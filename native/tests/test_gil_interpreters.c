@@ -159,12 +159,7 @@ static void test_older_than_the_session(void) {
  */
 static void test_alone_since_before_the_session(void) {
     static struct fake_gil own;
-    fake_gil_init(&own);
-    struct fake_state *alone = fake_state_new(&own);
-    void *me = PyEval_SaveThread();
-    PyEval_RestoreThread(alone);
-    T_TRUE(PyEval_SaveThread() == alone);
-    PyEval_RestoreThread(me);
+    struct fake_state *alone = world_alone_at(&own), *me = fake_current();
     world_start("alone.hwt");
     T_TRUE(PyEval_SaveThread() == me);
     unsigned long switches = HW__READ(own.memory.switch_number);

@@ -27,12 +27,7 @@ static void intrude(void) {
  * GIL acquires the GIL three times. Returns whether the GIL has a record then. */
 static bool finds_a_thread_alone(int times) {
     static struct fake_gil own;
-    fake_gil_init(&own);
-    struct fake_state *alone = fake_state_new(&own);
-    void *me = PyEval_SaveThread();
-    PyEval_RestoreThread(alone);
-    T_TRUE(PyEval_SaveThread() == alone);
-    PyEval_RestoreThread(me);
+    struct fake_state *alone = world_alone_at(&own), *me = fake_current();
 
     starter = pthread_self();
     intruder = fake_state_new(fake_main_gil());
