@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from headway.live import own_gils
+from headway.live import debug_offsets
 from headway.live.own_gils import HeldGil, OwnGils
 
 HEAD, ID, NEXT, CEVAL, OWN, LOCKED, HOLDER, TID = 0, 8, 16, 24, 64, 80, 72, 40
@@ -30,7 +30,7 @@ class Forged:
         self.runtime = self.block(33 * 8)
         self.runtime[: 32 * 8] = struct.pack("<32Q", *self.words)
         self.last = self.runtime, 32 * 8
-        monkeypatch.setattr(own_gils, "python_symbols", lambda *_: {"_PyRuntime": ctypes.addressof(self.runtime)})
+        monkeypatch.setattr(debug_offsets, "python_symbols", lambda *_: {"_PyRuntime": ctypes.addressof(self.runtime)})
 
     def block(self, size):
         self.kept.append(ctypes.create_string_buffer(size))

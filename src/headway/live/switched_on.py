@@ -3,25 +3,20 @@
 An extension module that does not declare that it works without a GIL switches the GIL on for the rest of the process.
 The counters do not tell such a GIL from one that is on while a module is loaded. CPython does: the field `enabled` of
 the GIL counts the modules that are being loaded, and is INT_MAX if the GIL stays on (Include/internal/pycore_gil.h).
-`_PyRuntime` has the field's offset, from 3.13 on (`_Py_DebugOffsets`).
+`_PyRuntime` has the field's offset, from 3.13 on (headway.live.debug_offsets).
 """
 
 import contextlib
 import struct
 from typing import final
 
-from headway.live.memory import ILL_FORMED, Memory, python_symbols
+from headway.live.debug_offsets import debug_offsets
+from headway.live.memory import ILL_FORMED, Memory
 
 __all__ = ["GilSwitch"]
 
-_COOKIE = b"xdebugpy"
-_HEAD, _ID, _NEXT = 5, 7, 8
-_GIL = {(3, 13): 14, (3, 14): 15, (3, 15): 15}
-"""The index in _Py_DebugOffsets of `interpreter_state.ceval_gil`; the one of `enabled` is two further on."""
-_WORDS = 20
-_FURTHEST = 1 << 20
-"""The bound of offsets: no field is so far from the start of its struct."""
-_MOST_INTERPRETERS = 1000
+_ENABLED = 2
+"""The field `enabled` comes so many words after `interpreter_state.ceval_gil`."""
 _FOR_GOOD = (1 << 31) - 1
 
 
@@ -47,17 +42,11 @@ class GilSwitch:
 
 def _find(pid: int, memory: Memory) -> int:
     """Return the address of the field `enabled`; raise one of ILL_FORMED if the process does not tell it."""
-    runtime = python_symbols(pid, memory, ("_PyRuntime",)).get("_PyRuntime", -1)
-    block = memory.read(runtime, 8 * _WORDS)
-    offsets = struct.unpack(f"<{_WORDS}Q", block)
-    gil = _GIL.get((offsets[1] >> 24 & 0xFF, offsets[1] >> 16 & 0xFF))
-    if block[:8] != _COOKIE or not offsets[2] or gil is None:
+    offsets = debug_offsets(pid, memory)
+    if offsets is None or not offsets.free_threaded:
         raise ValueError("the process runs no free-threaded CPython that is known")
-    if max(offsets[_HEAD], offsets[_ID], offsets[_NEXT], offsets[gil], offsets[gil + 2]) > _FURTHEST:
-        raise ValueError("the offsets are not those of CPython")
-    at, enabled = memory.words(runtime + offsets[_HEAD], 1)[0], int(offsets[gil + 2])
-    for _ in range(_MOST_INTERPRETERS):
-        if memory.words(at + offsets[_ID], 1)[0] == 0:
-            return memory.words(at + offsets[gil], 1)[0] + enabled
-        at = memory.words(at + offsets[_NEXT], 1)[0]
+    gil, enabled = offsets.of_gil(), offsets.of_gil(_ENABLED)
+    for at, number in offsets.interpreters(memory):
+        if number == 0:
+            return memory.words(at + gil, 1)[0] + enabled
     raise ValueError("the process has no main interpreter")
