@@ -79,10 +79,10 @@ def test_the_function_behind_which_most_waited_comes_first(threads):
 def test_the_finding_that_names_the_function_comes_before_those_without_a_line(trace):
     """A larger cost that no line explains does not say where to begin; a convoy's finding may be the one with the line."""
     found = analyse(trace)
-    costly = dataclasses.replace(found.gils[0], off_core_ns=1000 * found.wall_ns)
+    costly = dataclasses.replace(found.gils[0], handover_ns=1000 * found.wall_ns)
     first, second, *_ = findings(dataclasses.replace(found, gils=(costly,)))
 
-    assert (first.frame, second.kind) == (COMPUTE, "off-core")
+    assert (first.frame, second.kind) == (COMPUTE, "hand-overs")
     assert first.cost_ns < second.cost_ns
 
 

@@ -72,6 +72,6 @@ def test_a_note_on_a_line_of_the_function_does_not_stand_for_its_finding(monkeyp
 
     note = dataclasses.replace(NOTE, cost_ns=2 * found.wait_ns)
     monkeypatch.setattr(rules, "RULES", (*rules.RULES, lambda _: iter([note])))
-    costly = dataclasses.replace(found.gils[0], off_core_ns=1000 * found.wall_ns)
+    costly = dataclasses.replace(found.gils[0], handover_ns=1000 * found.wall_ns)
     kinds = [one.kind for one in rules.findings(dataclasses.replace(found, gils=(costly,)))]
-    assert kinds[:2] == ["convoy", "off-core"]
+    assert kinds[:2] == ["convoy", "hand-overs"]

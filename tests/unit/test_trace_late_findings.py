@@ -87,17 +87,17 @@ def test_a_convoy_behind_calls_that_end_about_when_they_are_asked_is_not_told_to
 
 
 def test_remedies_promise_no_more_than_the_time_before_the_request():
-    """A holder without a core for a while releases 2 ms after each request, which no interval and no policy changes."""
+    """A holder without a core for a while releases 1 ms after each request, which no interval and no policy changes."""
     script, now = Script(), 0.0
     for _ in range(20):
         script.wait(1, now, asks_ms=now + 5)
-        script.hold(0, now, now + 7, forced=True, ran=0.6)
-        script.wait(0, now + 7, stack=AT_COMPUTE)
-        script.hold(1, now + 7, now + 7.02, stack=AT_RECV)
-        now += 7.02
+        script.hold(0, now, now + 6, forced=True, ran=0.84)
+        script.wait(0, now + 6, stack=AT_COMPUTE)
+        script.hold(1, now + 6, now + 6.02, stack=AT_RECV)
+        now += 6.02
     script.add(now, 0, Kind.ACQUIRE)
 
     advice = told(script.trace(now, "cruncher", "reader"))["convoy"].advice
 
-    assert "so that reader requests the GIL at once, and has it 2 ms later: measured servers" in advice
-    assert "about 2.8 times shorter (the 2 ms from a request to the release stay), at the cost of about" in advice
+    assert "so that reader requests the GIL at once, and has it 1 ms later: measured servers" in advice
+    assert "about 4 times shorter (the 1 ms from a request to the release stay), at the cost of about" in advice

@@ -8,6 +8,7 @@ from rich.text import Text
 from headway.report.layout import indented
 from headway.report.trace.heading import process_name
 from headway.traces.analysis import Analysis
+from headway.traces.analysis.cores import without_cores
 from headway.traces.analysis.missing import INSTEAD
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, number, place, share_of_life
@@ -56,7 +57,7 @@ def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
     if len(analyses) == 1:
         return _lines(analyses[0], findings=_FINDINGS)
     shown = worst_first(analyses)[:_PROCESSES]
-    lines = [line for one in shown for line in _lines(one, findings=1)]
+    lines = [*filter(None, [without_cores(analyses)]), *(line for one in shown for line in _lines(one, findings=1))]
     if len(analyses) > len(shown):
         rest = [one for one in analyses if one not in shown]
         waited_ns = sum(_waited_ns(one) for one in rest)

@@ -28,6 +28,7 @@ from headway.report.trace.tables import (
     waited_table,
 )
 from headway.traces.analysis import Analysis, Finding, GilSummary
+from headway.traces.analysis.cores import without_cores
 from headway.traces.analysis.words import place
 from headway.traces.frames import CUT
 from headway.traces.model import Frame
@@ -53,6 +54,8 @@ def render_traces(
     """
     chosen = dict(zip(map(id, analyses), threads or [None] * len(analyses), strict=True))
     parts: list[RenderableType] = []
+    if told := without_cores(analyses):
+        parts += [Text(told), Text("")]
     for position, one in enumerate(worst_first(analyses)):
         if len(analyses) > 1:
             parts += [Text("")] * (position > 0)

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from headway.traces.analysis.convoys import Convoy
+from headway.traces.analysis.cores import lacks_cores
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
@@ -101,10 +103,8 @@ def in_parallel(process: Process, gil: GilSummary | None = None) -> str:
     return f"{ways}, or {since} free-threaded build, where one thread alone is slower"
 
 
-def by_policy(process: Process, waiter: str, release_ns: int) -> str:
+def by_policy(process: Process, gil: GilSummary, convoy: Convoy) -> str:
     """Return the advice to run the program under Headway's scheduler; "" if a policy scheduled it already.
-
-    `release_ns` is as for `shorter_interval`.
 
     The figures are from bench/policy_corpus.py on CPython 3.13: servers beside a CPU-bound thread, the ratio of the p99
     of their answers under the policy `fair` to that without it (docs/guides/schedule-a-program.md).
@@ -112,34 +112,46 @@ def by_policy(process: Process, waiter: str, release_ns: int) -> str:
     if process.policy:
         return ""
     soon = "acquires the GIL at once"
-    if release_ns >= LATE_NS:
-        soon = f"requests the GIL at once, and has it {duration(release_ns)} later"
+    if convoy.release_ns >= LATE_NS:
+        soon = f"requests the GIL at once, and has it {duration(convoy.release_ns)} later"
+    run = f"run the program unchanged under `headway run`, so that {convoy.waiter} "
+    if lacks_cores(gil):
+        return f"{run}requests the GIL as soon as it has a core"
     return (
-        f"run the program unchanged under `headway run`, so that {waiter} {soon}: measured servers beside a"
-        " CPU-bound thread had 0.02 to 0.31 of their former p99, and that thread kept a tenth to a quarter of its work while"
-        " they were busy"
+        f"{run}{soon}: measured servers beside a CPU-bound thread had 0.02 to 0.31 of their former p99, and that thread"
+        " kept a tenth to a quarter of its work while they were busy"
     )
 
 
-def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int, release_ns: int) -> str:
+def shorter_interval(analysis: Analysis, gil: GilSummary, convoy: Convoy) -> str:
     """Return the advice to set a shorter switch interval, with its cost; "" if it is short, or a policy decides.
+
+    Only the intervals in the waits get shorter. The rest stays: a request that comes late because the waiter has no core,
+    and the time from a request to the release, which is the rest of a call into C, or a wait of the holder for a core.
 
     Args:
         analysis: The analysis.
         gil: The GIL that the threads wait for.
-        interval_ns: Its switch interval.
-        release_ns: The time from a request to the release. A shorter interval does not shorten it: it is the rest of a call
-            into C, or a wait of the holder for a core.
+        convoy: The convoy to shorten.
     """
+    interval_ns, release_ns = convoy.interval_ns, convoy.release_ns
     if interval_ns < 2 * _SHORTER_NS or analysis.process.policy:
         return ""
     factor = interval_ns / _SHORTER_NS
-    text = f"`sys.setswitchinterval({_SHORTER_NS / _S_NS:g})` would make these waits about "
+    text = f"`sys.setswitchinterval({_SHORTER_NS / _S_NS:g})` would make "
+    if lacks_cores(gil):
+        return f"{text}that part of these waits shorter in which {convoy.waiter} and {convoy.holder} have cores"
+    waited_ns = convoy.waits.total_ns
+    least_ns = convoy.intervals * _SHORTER_NS
+    times = waited_ns / max(waited_ns - convoy.intervals * (interval_ns - _SHORTER_NS), least_ns, 1)
     if release_ns < LATE_NS:
-        text += f"{factor:.2g} times shorter"
+        text += f"these waits about {min(times, factor):.2g} times shorter"
     else:
-        times = (interval_ns + release_ns) / (_SHORTER_NS + release_ns)
-        text += f"{times:.2g} times shorter (the {duration(release_ns)} from a request to the release stay)"
+        times = min(times, (interval_ns + release_ns) / (_SHORTER_NS + release_ns))
+        text += (
+            f"these waits about {times:.2g} times shorter"
+            f" (the {duration(release_ns)} from a request to the release stay)"
+        )
     if gil.handovers and analysis.wall_ns:
         each_ns = gil.handover_ns / gil.handovers
         # Between two forced hand-offs lies one interval; the rest of that time, such as a thread's sleep, stays as it is.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, less_pickling, pickles
 from headway.traces.analysis.convoys import LEAST
+from headway.traces.analysis.cores import LACKING
 from headway.traces.analysis.hotspots import Behind, at_place, function_of, own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.words import duration, listed, number, role, share
@@ -54,6 +55,8 @@ def behind_a_function(analysis: Analysis, one: Behind, used: Sequence[Finding]) 
         f"it held for {duration(one.held_ns)} in {number(one.holds, 'hold')}{which}, in {listed(names)};"
         f" most of the waiting happened{at_place(one.stack)}"
     )
+    if one.off_core_ns >= LACKING * one.blocked_ns:
+        of_it += f"; for {share(one.off_core_ns, one.blocked_ns)} of that waiting, the function's thread had no core"
     during = f"while {name} ran with the GIL" if one.ran else f"in holds that ended in {name}"
     waited_for = [gil for gil in analysis.gils if gil.waits.count]
     if len(waited_for) == 1:
@@ -78,7 +81,7 @@ def behind_a_function(analysis: Analysis, one: Behind, used: Sequence[Finding]) 
         fact=f"{share(one.blocked_ns, analysis.wait_ns)}{or_more} of all waiting for the GIL, {duration(one.blocked_ns)}, happened {during}; {of_it}",
         cause=causes,
         advice=advice,
-        cost_ns=one.blocked_ns,
+        cost_ns=one.blocked_ns - one.off_core_ns,
         threads=tuple(names),
         frame=one.frame,
     )

@@ -6,7 +6,8 @@ convoy if all of these hold:
 
 - It follows a blocking call, and not a preemption of its thread.
 - It lasted at least `WAIT_SHARE` of the interval.
-- CPU-bound threads held the GIL for at least `HELD_SHARE` of the wait, and one of them was preempted during it.
+- CPU-bound threads held the GIL, and ran, for at least `HELD_SHARE` of the wait, and one of them was preempted during it.
+  While a holder has no core, the waiter waits for that core: no interval and no policy ends such a time sooner.
 - All holders released the GIL within an interval after the request, and none was in one call of C for the whole hold.
   Otherwise the cause is that call, which no shorter interval helps. A holder that hardly ran in most of its holds slept
   in such a call.
@@ -16,7 +17,7 @@ convoy if all of these hold:
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,9 @@ class Convoy:
         waiter_ids: The indices of the waiting threads.
         holder: The label or role of the thread that held the GIL.
         holder_ids: The indices of the threads that held it.
-        waits: The waits in the convoy; their total is the cost of the convoy.
+        waits: The waits in the convoy.
+        off_core_ns: The part of their total in which the CPU-bound threads held the GIL without a core, as far as is known.
+        intervals: The number of switch intervals in them: one for each preempted hold of a CPU-bound thread.
         each_waits_ns: The total of all waits for this GIL of each waiting thread.
         interval_ns: The switch interval during most of the waits.
         waiter_stack: The stack that waited for most of the time, innermost frame first.
@@ -72,6 +75,8 @@ class Convoy:
     holder: str
     holder_ids: tuple[int, ...]
     waits: Distribution
+    off_core_ns: int
+    intervals: int
     each_waits_ns: tuple[int, ...]
     interval_ns: int
     waiter_stack: tuple[Frame, ...]
@@ -79,6 +84,11 @@ class Convoy:
     answer_ns: int
     late_ns: int
     release_ns: int
+
+    @property
+    def cost_ns(self) -> int:
+        """The time that the convoy costs its waiters."""
+        return self.waits.total_ns - self.off_core_ns
 
     @property
     def waiters(self) -> int:
@@ -114,7 +124,8 @@ def convoys(
         return ()
     interval_ns = interval.at(waits.end_ns)
     too_late = _too_late(holds, float(np.median(interval_ns)), policy=bool(trace.process.policy))
-    which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads), too_late)
+    found_waits = _in_convoys(holds, waits, met, interval_ns, len(trace.threads), too_late)
+    which, release = found_waits.which, found_waits.release
     if len(which) < LEAST:
         return ()
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -144,6 +155,8 @@ def convoys(
                 holder=holder,
                 holder_ids=tuple(np.unique(holds.thread[behind]).tolist()),
                 waits=distribution(length_ns),
+                off_core_ns=int(found_waits.off_core_ns[at].sum()),
+                intervals=int(found_waits.intervals[at].sum()),
                 each_waits_ns=tuple(of_thread_ns[waiters].tolist()),
                 interval_ns=int(values[counts.argmax()]),
                 waiter_stack=_heaviest(trace, waits.stack[mine], length_ns),
@@ -153,7 +166,21 @@ def convoys(
                 release_ns=int(np.median((holds.end_ns - holds.asked_ns)[behind])),
             )
         )
-    return tuple(sorted(found, key=lambda one: (-one.waits.total_ns, one.waiter, one.holder)))
+    return tuple(sorted(found, key=lambda one: (-one.cost_ns, one.waiter, one.holder)))
+
+
+@final
+class _Waits(NamedTuple):
+    """Columns of waits in convoys."""
+
+    which: NDArray[np.int64]
+    """The waits, as indices."""
+    release: NDArray[np.int64]
+    """The preempted hold that ended each."""
+    off_core_ns: NDArray[np.int64]
+    """The time of each in which CPU-bound threads held the GIL without a core."""
+    intervals: NDArray[np.int64]
+    """The number of preempted holds of CPU-bound threads that each met."""
 
 
 def _in_convoys(
@@ -163,28 +190,39 @@ def _in_convoys(
     interval_ns: NDArray[np.int64],
     threads: int,
     too_late: NDArray[np.bool_],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the waits that are in a convoy, and for each the preempted hold that ended it."""
+) -> _Waits:
+    """Return the waits that are in a convoy."""
     short = _median_hold_ns(holds, threads) < SHORT_HOLD * np.median(interval_ns)
     long_enough = waits.length_ns >= WAIT_SHARE * interval_ns
     candidates = np.flatnonzero(long_enough & ~waits.open & ~waits.forced & short[waits.thread] & (met.last >= 0))
     if not len(candidates):
-        return candidates, candidates
+        return _Waits(candidates, candidates, candidates, candidates)
     cpu_hold = _cpu_bound(holds, threads, float(np.median(interval_ns)))[holds.thread]
-    forced = np.maximum.accumulate(np.where(cpu_hold & holds.forced, np.arange(len(holds)), -1))
-    sums = np.concatenate([[0], np.cumsum(np.where(cpu_hold, holds.length_ns, 0))])
-
+    preempted = cpu_hold & holds.forced
+    forced = np.maximum.accumulate(np.where(preempted, np.arange(len(holds)), -1))
     first, last = met.first[candidates], met.last[candidates]
-    behind_ns = np.where(cpu_hold[first], met.first_ns[candidates], 0)
-    behind_ns += np.where(cpu_hold[last], met.last_ns[candidates], 0)
-    behind_ns += np.where(last > first, sums[np.maximum(last, 0)] - sums[first + 1], 0)
+
+    def behind_ns(share: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return a share of each hold's time, summed up over the candidates' overlaps with holds."""
+        sums = np.concatenate([[0], np.cumsum(share * holds.length_ns)])
+        found_ns = share[first] * met.first_ns[candidates] + share[last] * met.last_ns[candidates]
+        found_ns += np.where(last > first, sums[np.maximum(last, 0)] - sums[first + 1], 0)
+        result: NDArray[np.int64] = np.rint(found_ns).astype(np.int64)
+        return result
+
+    # The place of the time without a core within a hold is not known: each part of the hold has its share of it.
+    off = np.where(cpu_hold, holds.off_core_ns / np.maximum(holds.length_ns, 1), 0.0)
+    off_core_ns = behind_ns(off)
     release = forced[last]
-    meant = (release >= first) & (release >= 0) & (behind_ns >= HELD_SHARE * waits.length_ns[candidates])
-    candidates, release = candidates[meant], release[meant]
-    during = (holds.end_ns[release] > waits.start_ns[candidates]) & (holds.end_ns[release] <= waits.end_ns[candidates])
+    meant = behind_ns(np.where(cpu_hold, 1.0, 0.0)) - off_core_ns >= HELD_SHARE * waits.length_ns[candidates]
+    meant &= (release >= first) & (release >= 0)
+    meant &= (holds.end_ns[release] > waits.start_ns[candidates]) & (holds.end_ns[release] <= waits.end_ns[candidates])
     count = np.concatenate([[0], np.cumsum(too_late)])
-    during &= count[met.last[candidates] + 1] == count[np.maximum(met.first[candidates], 0)]
-    return candidates[during], release[during]
+    begun = np.maximum(first, 0)
+    meant &= count[last + 1] == count[begun]
+    intervals = np.concatenate([[0], np.cumsum(preempted)])
+    met_intervals = intervals[last + 1] - intervals[begun]
+    return _Waits(candidates[meant], release[meant], off_core_ns[meant], met_intervals[meant])
 
 
 def _too_late(holds: Holds, interval_ns: float, *, policy: bool) -> NDArray[np.bool_]:

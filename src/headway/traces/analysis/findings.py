@@ -16,6 +16,7 @@ from headway.traces.analysis.advice import (
 )
 from headway.traces.analysis.behind import BEHIND, behind_a_function, guilty_function, told_already
 from headway.traces.analysis.convoys import LEAST, Convoy
+from headway.traces.analysis.cores import lacks_cores, needed_cores
 from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.late import LATE_NS
@@ -83,7 +84,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     most_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)
-    placeless_ns = max((one.cost_ns for one in found if one.weight == "problem" and one.frame is None), default=0)
+    placeless_ns = max((one.cost_ns for one in found if _has_no_place(analysis, one)), default=0)
     names_it = next(iter(behind), told)
 
     def key(one: Finding) -> tuple[bool, int, int, bool]:
@@ -97,6 +98,17 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=key))
 
 
+def _has_no_place(analysis: Analysis, one: Finding) -> bool:
+    """Tell whether a problem names no line, and a line with which another one begins has a part in it.
+
+    Where threads have no core, no line is to blame: that comes first if it costs more.
+    """
+    is_everywhere = one.kind == "off-core" and any(
+        gil.index == one.gil and needed_cores(analysis, gil) and lacks_cores(gil) for gil in analysis.gils
+    )
+    return one.weight == "problem" and one.frame is None and not is_everywhere
+
+
 def _convoys(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
         by_role: dict[str, list[Convoy]] = {}
@@ -108,7 +120,7 @@ def _convoys(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _cost_ns(group: list[Convoy]) -> int:
-    return sum(one.waits.total_ns for one in group)
+    return sum(one.cost_ns for one in group)
 
 
 def _after_what(analysis: Analysis) -> str:
@@ -126,6 +138,8 @@ def _after_what(analysis: Analysis) -> str:
 def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding:
     """Return the finding about waiters of one kind and all their holders; `group` begins with the costliest."""
     first, cost_ns = group[0], _cost_ns(group)
+    in_waits_ns = sum(one.waits.total_ns for one in group)
+    without_ns = in_waits_ns - cost_ns
     count = sum(one.waits.count for one in group)
     per_s = count * _S_NS / max(analysis.wall_ns, 1)
     medians = sorted({duration(one.waits.p50_ns): one.waits.p50_ns for one in group}.items(), key=lambda item: item[1])
@@ -153,8 +167,8 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process, gil)}"
     ways = [
         move,
-        shorter_interval(analysis, gil, first.interval_ns, first.release_ns),
-        by_policy(analysis.process, first.waiter, first.release_ns),
+        shorter_interval(analysis, gil, first),
+        by_policy(analysis.process, gil, first),
     ]
     if in_calls:
         # The figures of the other ways are those of holders that answer at once.
@@ -164,8 +178,10 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         weight="problem",
         fact=(
             f"{who} waited {number(count, 'time')} ({per_s:.3g}/s) for {gil.name} behind {whom}: "
-            f"{median} at the median (switch interval: {duration(first.interval_ns)}), {duration(cost_ns)} in "
-            f"total, {share(cost_ns, all_waits_ns)} of {'their' if several else 'its'} waiting time"
+            f"{median} at the median (switch interval: {duration(first.interval_ns)}), {duration(in_waits_ns)} in "
+            f"total, {share(in_waits_ns, all_waits_ns)} of {'their' if several else 'its'} waiting time"
+            + f"; for {duration(without_ns)} of that, the holder had no core"
+            * (without_ns >= OFF_CORE * in_waits_ns)
         ),
         cause=(
             f"a convoy: {first.holder} computes{work} and releases the GIL only on request, {_after_what(analysis)} after each "
@@ -298,7 +314,8 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
 
 def _off_core(analysis: Analysis) -> Iterator[Finding]:
     for gil in analysis.gils:
-        if not _matters(analysis, gil) or gil.off_core_ns < OFF_CORE * gil.holds.total_ns:
+        matters = _matters(analysis, gil) and gil.off_core_ns >= OFF_CORE * gil.holds.total_ns
+        if not matters and not needed_cores(analysis, gil):
             continue
         # A watcher's account has late holds alone, and the longest time for which each may have had no core.
         least = "about" if analysis.watched else "at least"
@@ -309,11 +326,11 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
                 f"threads held {gil.name} without running on a core for {least} {duration(gil.off_core_ns)}, "
                 f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
             ),
-            cause="the system ran something else on their cores, a CPU quota was used up, or "
+            cause="the system ran something else on their cores, a CPU quota was used up, "
             + (
-                "the process was stopped: `headway stalls` on this file tells which, and at which stall"
+                "or the process was stopped: `headway stalls` on this file tells which, and at which stall"
                 if analysis.watched
-                else "a call into C slept without releasing the GIL"
+                else "the process was stopped, or a call into C slept without releasing the GIL"
             ),
             advice="check what else runs on these cores (`headway doctor`, a container's CPU quota)"
             + "; if one line causes this, let its call release the GIL" * (not analysis.watched),
@@ -386,7 +403,7 @@ def _one_core(analysis: Analysis, gil: GilSummary) -> str:
     """Return the advice for a program that computes in one thread; "" for any other program."""
     elsewhere_ns = sum(one.holds.total_ns for one in analysis.gils if one is not gil)
     if (
-        gil.holds.total_ns < FULL * gil.wall_ns
+        gil.holds.total_ns - gil.off_core_ns < FULL * gil.wall_ns
         or analysis.wall_ns < LEAST_NS
         or elsewhere_ns >= LOW_USE * analysis.wall_ns
     ):

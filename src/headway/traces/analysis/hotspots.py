@@ -118,6 +118,7 @@ class Behind:
         stack: The stack with most of the blocked time, innermost frame first.
         frame: The function's line in that stack.
         blocked_ns: The sum of the times for which threads waited.
+        off_core_ns: The part of that in which the function's threads had no core, as far as is known.
         held_ns: The time of all holds of the function, also of those during which no thread waited.
         holds: The number of these holds.
         threads: Labels of the threads with most time in these holds.
@@ -127,6 +128,7 @@ class Behind:
     stack: tuple[Frame, ...]
     frame: Frame
     blocked_ns: int
+    off_core_ns: int
     held_ns: int
     holds: int
     threads: tuple[str, ...]
@@ -243,6 +245,7 @@ def _behind(
         stack=stack,
         frame=frame,
         blocked_ns=int(blocked[mine].sum()),
+        off_core_ns=int((blocked_ns[at] * (holds.off_core_ns[at] / np.maximum(holds.length_ns[at], 1))).sum()),
         held_ns=int(holds.length_ns[at].sum()),
         holds=int(np.count_nonzero(at)),
         threads=_most(holds.thread[at], holds.length_ns[at], names),

@@ -196,6 +196,7 @@ def _gil(one: GilSummary, start_ns: int, labels: Sequence[str]) -> _Json:
                 "holder": convoy.holder,
                 "holders": convoy.holders,
                 "waits": asdict(convoy.waits),
+                "off_core_ns": convoy.off_core_ns,
                 "all_waits_ns": convoy.all_waits_ns,
                 "switch_interval_ns": convoy.interval_ns,
                 "waiter_stack": _stack(convoy.waiter_stack),
