@@ -381,7 +381,7 @@ def test_json_has_the_documented_keys():
     gil = value["gils"][0]
 
     assert " ".join(value) == (
-        "version process window events switch_interval_ns wait_ns findings threads roles gils held waited longest_holds locks lock_waits what_if missing losses"
+        "version process window events switch_interval_ns wait_ns findings labels threads roles gils held waited longest_holds locks lock_waits what_if missing losses"
     )
     assert set(gil) == (
         {

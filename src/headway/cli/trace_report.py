@@ -257,7 +257,8 @@ def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Seq
     from headway.report.trace.terminal import render_traces, worst_first
 
     if arguments.json:
-        console.print_json({"processes": [as_json(one) for one in worst_first(analyses)]})
+        shown = dict(zip(map(id, analyses), (mine for _, mine in chosen), strict=True))
+        console.print_json({"processes": [as_json(one, shown[id(one)]) for one in worst_first(analyses)]})
     else:
         rendered = render_traces(analyses, every=arguments.all, threads=[mine for _, mine in chosen])
         console.print_rendered(rendered)

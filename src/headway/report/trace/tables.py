@@ -189,18 +189,23 @@ def convoy_table(
     rows = [
         (
             f"{_several(one.waiter, one.waiters)} behind {_several(one.holder, one.holders)}",
-            _time(one.waits.total_ns),
+            _time(one.cost_ns),
             _count(one.waits.count),
             amount(one.waits.count * 1e9 / max(analysis.wall_ns, 1), "per_s"),
             _time(one.waits.p50_ns),
             _time(one.waits.p99_ns),
-            share(one.waits.total_ns, one.all_waits_ns),
+            share(one.cost_ns, one.all_waits_ns),
         )
         for one in gil.convoys
         if threads is None or not {*one.waiter_ids, *one.holder_ids}.isdisjoint(threads)
     ]
     columns = ("convoy", "cost", "waits", "rate", "p50", "p99", "of its waiting")
-    return _table(columns, rows, "waits of about a switch interval behind CPU-bound threads", every=every)
+    return _table(
+        columns,
+        rows,
+        "waits of about a switch interval behind CPU-bound threads; cost: their time, less that in which the holder had no core",
+        every=every,
+    )
 
 
 def _several(name: str, threads: int) -> str:

@@ -1,7 +1,7 @@
 """An analysis as JSON. Keys are stable. Values of keys that end in `_ns` are in nanoseconds, shares are from 0 to 1.
 
-The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wait_ns` (of all threads for GILs), `threads`,
-`roles`, `gils` (each with `blame`, `blame_by_role`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`,
+The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wait_ns` (of all threads for GILs), `labels`
+(of all threads, by their indices), `threads`, `roles`, `gils` (each with `blame`, `blame_by_role`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`, `locks`, `lock_waits`,
 `missing`, `losses`, `findings`, and `what_if`: the change that would help most, or null.
 
 - `missing` is the most waiting that the trace may lack, and what part of all waiting that is. `most_ns` and `share` are null
@@ -9,16 +9,19 @@ The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wa
   and for the locks that take a GIL's place.
 - `locks` is of a trace without a GIL. `lock_waits` is of one with a GIL; its `holders` tell who had the lock meanwhile, as far
   as that is known, and what these threads did, by the values of `headway.traces.analysis.doing.Doing`.
-- Threads are integers, `threads[].index`, in `blame`, `timeline` and `lock_waits`. They are labels, `threads[].label`, or the
+- Threads are integers, `threads[].index` and the places in `labels`, in `blame`, `timeline` and `lock_waits`. They are labels, `threads[].label`, or the
   roles of pools, in `findings`, `convoys`, `held`, `waited` and `longest_holds`. In `gils` and `locks`, `threads` is a number.
 - `roles` are the threads with each pool as one, `blame_by_role` is who waited for whom among these, by label, each with its longest
   single wait and the thread that had it. Both are empty if there is no pool: `threads` and `blame` have every thread.
+- Of a report about some threads (`--thread`), `threads`, the waiters of `blame`, `timeline.by_thread`, `held`, `waited`,
+  `longest_holds` and `locks` have those alone, and `convoys` and `lock_waits` are those in which one of them waits or is
+  waited for. `roles` and `blame_by_role` are empty. Findings and sums are of all threads.
 - Locations are {"file", "line", "function"}, or null if they are unknown. Stacks begin with the innermost frame.
 - `process.family` is hexadecimal. The times of windows, timelines, the longest holds, threads' lives and the end of the
   policy count from the begin of tracing, `process.start_realtime_ns`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -38,8 +41,11 @@ _DIGITS = 6
 _Json = dict[str, Any]
 
 
-def as_json(analysis: Analysis) -> _Json:
-    """Return the analysis as values that JSON can express."""
+def as_json(analysis: Analysis, threads: Collection[int] | None = None) -> _Json:
+    """Return the analysis as values that JSON can express.
+
+    `threads` are the indices of the threads that the report is about; None means all.
+    """
     start_ns = analysis.trace_start_ns
     return {
         "version": VERSION,
@@ -65,9 +71,10 @@ def as_json(analysis: Analysis) -> _Json:
             }
             for one in analysis.findings
         ],
-        "threads": [_thread(one, start_ns) for one in analysis.threads],
-        "roles": [_thread(one, start_ns) for one in analysis.roles],
-        "gils": [_gil(one, start_ns, analysis.labels) for one in analysis.gils],
+        "labels": list(analysis.labels),
+        "threads": [_thread(one, start_ns) for one in analysis.threads if _is_of(threads, one.index)],
+        "roles": [_thread(one, start_ns) for one in analysis.roles if threads is None],
+        "gils": [_gil(one, start_ns, analysis.labels, threads) for one in analysis.gils],
         "held": [_place(one) for one in analysis.held],
         "waited": [_place(one, holds=False) for one in analysis.waited],
         "longest_holds": [
@@ -88,11 +95,20 @@ def as_json(analysis: Analysis) -> _Json:
                 for one in analysis.contention.places
             ],
         },
-        "lock_waits": [_lock_wait(one) for one in analysis.lock_waits],
+        "lock_waits": [
+            _lock_wait(one)
+            for one in analysis.lock_waits
+            if _is_of(threads, *one.members, *(thread for each in one.holders for thread in each.threads))
+        ],
         "what_if": None if analysis.what_if is None else asdict(analysis.what_if),
         "missing": _missing(analysis.missing),
         "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
     }
+
+
+def _is_of(threads: Collection[int] | None, *indices: int) -> bool:
+    """Tell whether a report about `threads` is about one of some others."""
+    return threads is None or not set(threads).isdisjoint(indices)
 
 
 def _missing(one: Missing) -> _Json:
@@ -159,7 +175,7 @@ def _place(one: Place, *, holds: bool = True) -> _Json:
     return value
 
 
-def _gil(one: GilSummary, start_ns: int, labels: Sequence[str]) -> _Json:
+def _gil(one: GilSummary, start_ns: int, labels: Sequence[str], threads: Collection[int] | None) -> _Json:
     line = one.timeline
     return {
         "index": one.index,
@@ -176,8 +192,8 @@ def _gil(one: GilSummary, start_ns: int, labels: Sequence[str]) -> _Json:
         "handover_ns": one.handover_ns,
         "nobody_ns": one.nobody_ns,
         "off_core_ns": one.off_core_ns,
-        "blame": _blame(one.blame),
-        "blame_by_role": _blame_by_role(one, labels),
+        "blame": [row for row in _blame(one.blame) if _is_of(threads, row["waiter"])],
+        "blame_by_role": _blame_by_role(one, labels) if threads is None else [],
         "timeline": {
             "edges_ns": (line.edges_ns - start_ns).tolist(),
             "held_share": line.held.round(_DIGITS).tolist(),
@@ -185,6 +201,7 @@ def _gil(one: GilSummary, start_ns: int, labels: Sequence[str]) -> _Json:
             "by_thread": [
                 {"thread": int(thread), "held_share": shares.round(_DIGITS).tolist()}
                 for thread, shares in zip(line.threads, line.held_by, strict=True)
+                if _is_of(threads, int(thread))
             ],
         }
         if line is not None
@@ -203,6 +220,7 @@ def _gil(one: GilSummary, start_ns: int, labels: Sequence[str]) -> _Json:
                 "holder_stack": _stack(convoy.holder_stack),
             }
             for convoy in one.convoys
+            if _is_of(threads, *convoy.waiter_ids, *convoy.holder_ids)
         ],
     }
 
