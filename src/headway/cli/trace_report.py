@@ -109,6 +109,9 @@ def report_trace(arguments: argparse.Namespace) -> int:
         wait_until_finished(path)
     traces = read_family(Path(arguments.run))
     beside = read_family(arguments.beside) if arguments.beside is not None else []
+    for path, found in ((Path(arguments.run), traces), (arguments.beside, beside)):
+        if found and not found[0].process.simulated:
+            _tell_other_names(path)
     threads = _threads(traces, arguments.thread)
     page = outputs.pop("html", None)
     if outputs:
@@ -124,6 +127,21 @@ def report_trace(arguments: argparse.Namespace) -> int:
         return 0
     _show(arguments, traces, threads)
     return 0
+
+
+def _tell_other_names(path: Path) -> None:
+    """Name the traces of the launch that are left out, because this one or they were renamed or copied."""
+    from headway.traces.analysis.words import listed, number
+    from headway.traces.family import under_other_names
+
+    others = under_other_names(path)
+    if others:
+        names = listed([printable(one.name) for one in others])
+        stem = printable(path.name.removesuffix(_SUFFIX))
+        console.say(
+            f"note: {number(len(others), 'trace')} of the same launch in this folder {'are' if len(others) > 1 else 'is'} left out,"
+            f" by {'their names' if len(others) > 1 else 'its name'}: {names}; a report has `{stem}.hwt` and `{stem}.*.hwt`"
+        )
 
 
 def _check_held(outputs: dict[str, Path], traces: "Sequence[Trace]") -> None:
