@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from headway.printable import printable
 from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.missing_words import bound
-from headway.traces.analysis.words import duration, number, share_of_life
+from headway.traces.analysis.words import duration, number, share_of_life, switch_interval
 from headway.traces.model import Process
 
 __all__ = ["command_line", "gil_use", "process_name", "program_name", "trace_lines"]
@@ -53,7 +53,7 @@ def _users(analysis: Analysis) -> Iterator[str]:
     else:
         yield f"{number(analysis.contention.threads, 'thread')} that waited, no GIL used"
         return
-    yield f"switch interval {duration(analysis.interval_ns)}"
+    yield f"switch interval {switch_interval(analysis.interval_ns)}"
     if process.policy:
         ended_ns = process.policy_ended_ns
         until = (

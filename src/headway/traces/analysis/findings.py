@@ -19,9 +19,11 @@ from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.cores import lacks_cores, needed_cores
 from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import at_place, own_frame
+from headway.traces.analysis.intervals import DEFAULT_NS
 from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
 from headway.traces.analysis.long_holds import long_holds
+from headway.traces.analysis.long_intervals import long_intervals
 from headway.traces.analysis.remarks import FAR_BEYOND, NOTES, elsewhere, look_next, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
@@ -42,7 +44,6 @@ HANDOVER_SHARE = 0.05
 """The least share of the wall time in which a GIL stands free although a thread waits for it."""
 OFF_CORE = 0.05
 """A share of the time that a GIL is held; any busy system takes less than this."""
-DEFAULT_INTERVAL_NS = 5_000_000
 LOW_USE = 0.5
 """A share of the time: a GIL that is held for less should be free when a thread wants it."""
 LEAST_NS = _S_NS
@@ -206,12 +207,12 @@ def _handovers(analysis: Analysis) -> Iterator[Finding]:
         if gil.handovers < LEAST or gil.handover_ns < HANDOVER_SHARE * gil.wall_ns:
             continue
         forced = 2 * gil.forced >= gil.handovers
-        short = forced and gil.interval_ns < DEFAULT_INTERVAL_NS
+        short = forced and gil.interval_ns < DEFAULT_NS
         per_s = gil.handovers * _S_NS / max(gil.wall_ns, 1)
         if short:
             cause = f"the switch interval is {duration(gil.interval_ns)}: {number(gil.forced, 'release')} were forced"
             advice = (
-                f"set a longer interval: `sys.setswitchinterval({DEFAULT_INTERVAL_NS / _S_NS:g})` is the default; "
+                f"set a longer interval: `sys.setswitchinterval({DEFAULT_NS / _S_NS:g})` is the default; "
                 "I/O-bound threads then wait longer for their turn"
             )
         elif forced:
@@ -448,6 +449,7 @@ RULES: tuple[_Rule, ...] = (
     lock_waits,
     saturated,
     _handovers,
+    long_intervals,
     _late,
     _off_core,
 )

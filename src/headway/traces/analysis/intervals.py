@@ -18,10 +18,11 @@ from headway.traces.analysis.groups import distinct, in_order
 from headway.traces.analysis.imports import without_moments
 from headway.traces.model import RAN_ALL, RAN_SHIFT, Flag, Gil, Kind, Thread, Trace
 
-__all__ = ["Holds", "Intervals", "Recorded", "SwitchInterval", "recorded"]
+__all__ = ["DEFAULT_NS", "Holds", "Intervals", "Recorded", "SwitchInterval", "recorded"]
 
 _US_NS = 1_000
-_DEFAULT_NS = 5_000_000
+DEFAULT_NS = 5_000_000
+"""The switch interval of a new interpreter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +140,7 @@ class Recorded:
         """Return the switch interval of a GIL. A new interpreter has the default, whatever that of the others is."""
         if gil == 0:
             return self.interval
-        default = SwitchInterval(np.zeros(1, dtype=np.int64), np.full(1, _DEFAULT_NS, dtype=np.int64))
+        default = SwitchInterval(np.zeros(1, dtype=np.int64), np.full(1, DEFAULT_NS, dtype=np.int64))
         return self.other_intervals.get(gil, default)
 
 
@@ -304,5 +305,5 @@ def _switch_intervals(trace: Trace) -> tuple[SwitchInterval, dict[int, SwitchInt
 def _changes(start_ns: int, first_us: int, changes: NDArray[np.void]) -> SwitchInterval:
     since_ns = np.append(start_ns, changes["time_ns"]).astype(np.int64)
     value_ns = np.append(first_us, changes["value"]).astype(np.int64) * _US_NS
-    value_ns[value_ns == 0] = _DEFAULT_NS  # a build without a GIL has no interval until the GIL is switched on
+    value_ns[value_ns == 0] = DEFAULT_NS  # a build without a GIL has no interval until the GIL is switched on
     return SwitchInterval(since_ns, value_ns)

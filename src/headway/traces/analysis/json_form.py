@@ -16,6 +16,7 @@ The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wa
 - Of a report about some threads (`--thread`), `threads`, the waiters of `blame`, `timeline.by_thread`, `held`, `waited`,
   `longest_holds` and `locks` have those alone, and `convoys` and `lock_waits` are those in which one of them waits or is
   waited for. `roles` and `blame_by_role` are empty. Findings and sums are of all threads.
+- A `switch_interval_ns` of 4294967295000 may also be a longer one.
 - Locations are {"file", "line", "function"}, or null if they are unknown. Stacks begin with the innermost frame.
 - `process.family` is hexadecimal. The times of windows, timelines, the longest holds, threads' lives and the end of the
   policy count from the begin of tracing, `process.start_realtime_ns`.

@@ -24,6 +24,7 @@ __all__ = [
     "share",
     "share_of_life",
     "short_path",
+    "switch_interval",
 ]
 
 OWN_START = "/headway/agent/startup.zip/"
@@ -35,6 +36,8 @@ FITS = 11
 
 _STEPS = ((1_000, 1, "ns"), (1_000_000, 1_000, "us"), (1_000_000_000, 1_000_000, "ms"))
 _PATH_PARTS = 3
+_LONGEST_INTERVAL_NS = ((1 << 32) - 1) * 1_000
+"""A recorded switch interval has 32 bits of microseconds; longer ones are recorded as this one."""
 _ALL = 0.99
 """A share of a trace: a GIL ends with the program, which may be a moment before the end of the trace."""
 
@@ -47,6 +50,11 @@ def duration(time_ns: float) -> str:
             return f"{time_ns / unit_ns:.3g} {unit}"
     seconds = time_ns / 1_000_000_000
     return f"{seconds:.3g} s" if abs(seconds) < 999.5 else f"{seconds:,.0f} s"
+
+
+def switch_interval(interval_ns: int) -> str:
+    """Return a switch interval as a time; of one that is longer than a recording can tell, that it is."""
+    return duration(interval_ns) if interval_ns < _LONGEST_INTERVAL_NS else "more than 4,294 s"
 
 
 def share(part: float, whole: float) -> str:
