@@ -30,7 +30,9 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that are only for traces."""
     group = parser.add_argument_group("for a trace (FILE.hwt)")
     group.add_argument(
-        "--all", action="store_true", help="print all rows of each table, and each thread of a pool in a row"
+        "--all",
+        action="store_true",
+        help="print the reports of all processes, all rows of each table, and each thread of a pool in a row",
     )
     group.add_argument(
         "--thread", metavar="NAME", help="show only this thread: a name, a native id, or a pattern such as `io-*`"

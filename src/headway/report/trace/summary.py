@@ -8,15 +8,17 @@ from rich.text import Text
 from headway.report.layout import indented
 from headway.report.trace.heading import process_name
 from headway.traces.analysis import Analysis
-from headway.traces.analysis.cores import without_cores
+from headway.traces.analysis.cores import needed_cores, without_cores
 from headway.traces.analysis.missing import INSTEAD
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, number, place, share_of_life
 
-__all__ = ["short_summary", "summary_lines", "worst_first"]
+__all__ = ["few_of", "rest_lines", "short_summary", "summary_lines", "worst_first"]
 
 _PROCESSES = 3
 _FINDINGS = 3
+_REST = 10
+"""The processes without a report of their own that have a line."""
 _TOLD_NOTES = frozenset(
     {
         "contended-lock",
@@ -30,11 +32,48 @@ _TOLD_NOTES = frozenset(
     }
 )
 """Notes about threads that did not get on, without the GIL's being the reason."""
+_STUCK = _TOLD_NOTES - {"elsewhere", "unseen-wait"}
+"""Those of them that are not about time which may be idle."""
 
 
 def worst_first(analyses: Sequence[Analysis]) -> list[Analysis]:
-    """Return analyses in order, the one whose threads waited most first; equal ones keep their order."""
-    return sorted(analyses, key=lambda one: -_waited_ns(one))
+    """Return analyses in order, the one that lost most time first; equal ones keep their order.
+
+    The time is that of waits, and that of holds without a core.
+    """
+    return sorted(analyses, key=lambda one: -(_waited_ns(one) + _off_core_ns(one)))
+
+
+def few_of(analyses: Sequence[Analysis], most: int) -> tuple[list[Analysis], list[Analysis]]:
+    """Return the processes of a launch that lost most time, with the parent, and the rest; both worst first.
+
+    The parent is the first of `analyses`.
+    """
+    ordered = worst_first(analyses)
+    shown = [one for at, one in enumerate(ordered) if at < most or one is analyses[0]]
+    return shown, [one for one in ordered[most:] if one is not analyses[0]]
+
+
+def rest_lines(rest: Sequence[Analysis]) -> list[str]:
+    """Return a line for each of a few processes that have no report, and one for all further ones."""
+    lines = []
+    for one in rest[:_REST]:
+        parts = [duration(one.wall_ns), f"waited {duration(_waited_ns(one))}"]
+        parts += [f"{duration(_off_core_ns(one))} without a core"] * any(needed_cores(one, gil) for gil in one.gils)
+        told = sum(finding.weight == "problem" or finding.kind in _STUCK for finding in one.findings)
+        parts += [number(told, "finding")] * bool(told)
+        lines.append(f"{process_name(one.process)}: {', '.join(parts)}")
+    return lines + _further(rest[_REST:])
+
+
+def _further(rest: Sequence[Analysis]) -> list[str]:
+    waited_ns = sum(map(_waited_ns, rest))
+    more = f"... and {number(len(rest), 'process', 'processes')} more, which waited {duration(waited_ns)} in total"
+    return [more] * bool(rest)
+
+
+def _off_core_ns(one: Analysis) -> int:
+    return sum(gil.off_core_ns for gil in one.gils)
 
 
 def _waited_ns(one: Analysis) -> int:
@@ -51,20 +90,14 @@ def short_summary(analyses: Sequence[Analysis]) -> RenderableType:
 
 
 def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
-    """Return the lines for one process, or for the few of several processes whose threads waited most."""
+    """Return the lines for one process, or for the few of several processes that lost most time."""
     if not analyses:
         return ["nothing was recorded"]
     if len(analyses) == 1:
         return _lines(analyses[0], findings=_FINDINGS)
-    shown = worst_first(analyses)[:_PROCESSES]
+    shown, rest = few_of(analyses, _PROCESSES)
     lines = [*filter(None, [without_cores(analyses)]), *(line for one in shown for line in _lines(one, findings=1))]
-    if len(analyses) > len(shown):
-        rest = [one for one in analyses if one not in shown]
-        waited_ns = sum(_waited_ns(one) for one in rest)
-        lines.append(
-            f"... and {number(len(rest), 'process', 'processes')} more, which waited {duration(waited_ns)} in total"
-        )
-    return lines
+    return lines + _further(rest)
 
 
 def _lines(one: Analysis, *, findings: int) -> list[str]:

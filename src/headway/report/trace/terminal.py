@@ -1,8 +1,8 @@
 """Traces for the terminal, through rich: readable at 80 columns and without colour.
 
-Processes come in order of waiting time, the largest first. Each has its findings and its threads. For each GIL follow
-its use over time, which thread waited for which, and the convoys. The lines of code that held a GIL and that waited
-come next, then waits for locks.
+Processes come in order of the time that they lost, the largest first; of many, some have no more than a line. Each other
+one has its findings and its threads. For each GIL follow its use over time, which thread waited for which, and the
+convoys. The lines of code that held a GIL and that waited come next, then waits for locks.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -16,7 +16,7 @@ from headway.report.layout import bold, indented
 from headway.report.trace.bars import bars
 from headway.report.trace.heading import command_line, gil_use, process_name, trace_lines
 from headway.report.trace.long import shown
-from headway.report.trace.summary import short_summary, worst_first
+from headway.report.trace.summary import few_of, rest_lines, short_summary, worst_first
 from headway.report.trace.tables import (
     FEW,
     blame_table,
@@ -37,6 +37,8 @@ __all__ = ["render_trace", "render_traces", "short_summary", "worst_first"]
 
 _STYLES = {"problem": "yellow", "fine": "green", "note": "dim"}
 _MARKS = {"problem": "!", "fine": "ok", "note": "note"}
+_PROCESSES = 5
+"""The processes with a report in full, unless all are asked for, besides the parent."""
 _GILS = 4
 _STACKS = 3
 _FRAMES = 12
@@ -49,18 +51,22 @@ def render_traces(
 
     Args:
         analyses: One per process.
-        every: Leave out no row.
+        every: Leave out no process and no row.
         threads: Per process, the indices of the threads that the report is about; None means all.
     """
     chosen = dict(zip(map(id, analyses), threads or [None] * len(analyses), strict=True))
     parts: list[RenderableType] = []
     if told := without_cores(analyses):
         parts += [Text(told), Text("")]
-    for position, one in enumerate(worst_first(analyses)):
+    shown, rest = (worst_first(analyses), []) if every else few_of(analyses, _PROCESSES)
+    for position, one in enumerate(shown):
         if len(analyses) > 1:
             parts += [Text("")] * (position > 0)
             parts.append(Rule(f"process {position + 1} of {len(analyses)}", style="dim", align="left"))
         parts.append(render_trace(one, every=every, threads=chosen[id(one)]))
+    if rest:
+        parts += [Text(""), Rule(f"{len(rest):,} more: `--all` shows them in full", style="dim", align="left")]
+        parts += map(Text, rest_lines(rest))
     for one in analyses:
         if one.what_if is not None:
             of = f"{process_name(one.process)}: " if len(analyses) > 1 else ""
