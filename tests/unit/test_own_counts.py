@@ -19,9 +19,10 @@ from headway.live import own_counts, watching
 from headway.live.door import Door, Reception
 from headway.live.options import Limits, Options
 from headway.live.own_counts import OwnCounts
+from headway.live.reports import Report
 from headway.live.ring import Ring
 from headway.live.watched import Watched, counts_of
-from headway.live.watcher import Watcher, _Report
+from headway.live.watcher import Watcher
 from headway.live.watchers_counts import Counts, add_stalls
 from headway.traces.analysis.stall_model import Cause, StallKind
 
@@ -359,7 +360,7 @@ def test_a_stall_counts_for_its_process_and_for_the_service(tmp_path):
     watcher = Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), quiet=True))
     processes = [Watched(cast(Ring, None)), Watched(cast(Ring, None))]
     for one, stalls in zip(processes, (1, 2), strict=True):
-        report = _Report(cast("subprocess.Popen[bytes]", None), one, tmp_path / "it.hwt", asked=False)
+        report = Report(cast("subprocess.Popen[bytes]", None), one, tmp_path / "it.hwt", asked=False)
         watcher._learn(report, {"stalls": [(LOOP, BLOCKING, [(BLOCKING, 0.5)])] * stalls, "told": {}})
     totals = watcher.totals()
     watcher._reception.close()

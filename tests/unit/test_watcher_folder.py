@@ -17,10 +17,11 @@ from headway.live.detached import Program
 from headway.live.door import Door
 from headway.live.kept import remove_oldest
 from headway.live.options import Limits, Options
+from headway.live.reports import Report
 from headway.live.ring import Ring
 from headway.live.untold import wait_until_told
 from headway.live.watched import Watched
-from headway.live.watcher import Watcher, _Report
+from headway.live.watcher import Watcher
 
 LIMIT_S = 60
 
@@ -30,8 +31,8 @@ def make(tmp_path):
     """Return a function that makes a watcher of the folder; it watches nothing."""
     made = []
 
-    def watcher():
-        made.append(Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), keep=2, quiet=True)))
+    def watcher(*, quiet=True):
+        made.append(Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), keep=2, quiet=quiet)))
         return made[-1]
 
     yield watcher
@@ -111,8 +112,7 @@ def test_an_analysis_leaves_the_core_to_the_service(make, tmp_path, monkeypatch)
 
 def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tmp_path, capfd):
     """The stall stays in the ring: the report is due again after the pause, and each failure after a success is told."""
-    watcher = make()
-    watcher._options = watcher._options._replace(quiet=False)
+    watcher = make(quiet=False)
     one = Watched(ring(7), reported_ns=3, over_ns=40)
     written = one.ring.save
 
@@ -134,8 +134,7 @@ def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tm
 
 def test_a_stall_for_whose_recording_the_disk_has_no_room_is_analysed_in_memory(make, tmp_path, capfd):
     """Nothing is left on the full disk, and a recording that cannot be analysed is not said to be there."""
-    watcher = make()
-    watcher._options = watcher._options._replace(quiet=False)
+    watcher = make(quiet=False)
     one = Watched(ring(7), over_ns=40)
 
     def full(file):
@@ -170,7 +169,7 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     both = [make(), make()]
     for second, name in enumerate(names):
         (tmp_path / name).touch()
-        report = _Report(cast("subprocess.Popen[bytes]", None), Watched(ring(second % 2)), tmp_path / name, asked=True)
+        report = Report(cast("subprocess.Popen[bytes]", None), Watched(ring(second % 2)), tmp_path / name, asked=True)
         both[second % 2]._learn(report, {"stalls": [], "told": {}})
 
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
@@ -179,7 +178,7 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
 def test_the_time_of_a_stall_counts_for_each_of_its_causes(make, tmp_path):
     """The counters have a stall once, under its main cause, and the time of its parts under theirs, as the tables have it."""
     watcher = make()
-    report = _Report(cast("subprocess.Popen[bytes]", None), Watched(ring(1)), tmp_path / "it.hwt", asked=False)
+    report = Report(cast("subprocess.Popen[bytes]", None), Watched(ring(1)), tmp_path / "it.hwt", asked=False)
     stalls = [
         ["event loop", "own code", [["own code", 0.5], ["no core", 0.25]]],
         ["event loop", "GIL", [["GIL", 1.0], ["own code", 0.5]]],

@@ -9,11 +9,12 @@ import pytest
 
 from headway.live.door import Door
 from headway.live.options import Limits, Options
+from headway.live.reports import Report
 from headway.live.ring import Ring
 from headway.live.sampling import Stops
 from headway.live.slots import IDLE
 from headway.live.watched import Doubt, Watched
-from headway.live.watcher import Watcher, _Report
+from headway.live.watcher import Watcher
 from headway.native import Laps
 from headway.traces.frames import CoreTime
 
@@ -32,7 +33,7 @@ def learnt(watcher, told, *, of_jobs=True):
     """Return a process whose reports had found nothing for long, after one more report with these stalls."""
     jobs = Doubt(not_before_ns=160 * S, pause_ns=60 * S, was_reason=of_jobs)
     one = Watched(cast(Ring, None), not_before_ns=102 * S, jobs=jobs, waits=Doubt(was_reason=True), reported_ns=99 * S)
-    report = _Report(cast("subprocess.Popen[bytes]", None), one, Path("it.hwt"), asked=False)
+    report = Report(cast("subprocess.Popen[bytes]", None), one, Path("it.hwt"), asked=False)
     watcher._learn(report, {"stalls": [], "told": told})
     return one
 

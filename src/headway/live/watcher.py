@@ -10,11 +10,9 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -26,9 +24,10 @@ from headway.live.kept import partial_of, remove_oldest, save_to_file, save_to_m
 from headway.live.left import Left
 from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
-from headway.live.ours import command_of
 from headway.live.outlived import Outlived, let_go_of_stderr
+from headway.live.reports import Report, start_analysis
 from headway.live.ring import Ring
+from headway.live.said import Said
 from headway.live.unreached import Unreached
 from headway.live.untold import Untold
 from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched, counts_of
@@ -58,24 +57,6 @@ _EVIDENCE_NS: Final = 15_000_000_000
 """What was observed so long before a stall was seen belongs to its recording."""
 _MOST_RINGS: Final = 256
 _NONE: Final = "no recording is written, because no process is watched"
-_NICER: Final = 10
-"""Beside a service that needs its core, an analysis takes a tenth of the core."""
-
-
-@final
-@dataclass
-class _Report:
-    """A process that analyses a recording."""
-
-    process: subprocess.Popen[bytes]
-    watched: Watched
-    path: Path
-    asked: bool
-    is_in_memory: bool = False
-    """Whether the recording is no file, as there was no room for one."""
-    began_ns: int = 0
-    is_second: bool = False
-    """Whether its reason may be an analysis: see live.allowance."""
 
 
 @final
@@ -85,10 +66,11 @@ class Watcher:
     def __init__(self, door: Door, options: Options) -> None:
         """Begin to accept processes that call at the door."""
         self._options, self._folder = options, Path(options.folder)
+        self._said = Said(quiet=options.quiet)
         self._rings: list[Watched] = []
         self._has_watched = False
         """Whether a process has ever called. A process may call, and be gone before the first look at it."""
-        self._reports: list[_Report] = []
+        self._reports: list[Report] = []
         self._left = Left()
         self._untold = Untold(self._folder)
         self._unreached = Unreached(0 if options.own or options.is_told else options.pid, "watched", self.say)
@@ -104,7 +86,6 @@ class Watcher:
         """When a recording was requested of no process; 0: it was not, or a process has called since then."""
         self._attentive = False
         """Whether the last wait ended because of a thread."""
-        self._said: set[str] = set()
         self._unwritten = ""
         """What was said last of a recording that could not be written."""
         self._service = ServiceTotals()
@@ -169,10 +150,7 @@ class Watcher:
 
     def say(self, text: str) -> None:
         """Print a message on stderr, once."""
-        if not self._options.quiet and text not in self._said:
-            self._said.add(text)
-            with contextlib.suppress(OSError):
-                os.write(2, f"headway: {text}\n".encode())
+        self._said.say(text)
 
     def _say_refused(self, why: str) -> None:
         self.say(f"a process is not watched: {why}")
@@ -245,7 +223,7 @@ class Watcher:
             self._unanswered_ns = 0 if self._rings else now_ns
         if self._unanswered_ns and now_ns - self._unanswered_ns >= _JUST_ASKED_NS:
             self._unanswered_ns = 0
-            self._said.discard(_NONE)
+            self._said.forget(_NONE)
             self.say(_NONE)
 
     def _wait(self) -> None:
@@ -339,23 +317,9 @@ class Watcher:
         }
         try:
             file, is_in_memory = self._save(one, path)
-            # A pipe would make us wait until the process has started and reads.
-            with open(file, "rb"), open(os.memfd_create("asking"), "w+b") as asking:
+            with open(file, "rb"):
                 told["in_memory"] = file if is_in_memory else -1
-                asking.write(json.dumps(told).encode())
-                asking.seek(0)
-                process = subprocess.Popen(
-                    command_of(sys.executable, "headway.live.stalled", str(partial_of(path))),
-                    stdin=asking,
-                    stdout=subprocess.PIPE,
-                    pass_fds=[file],
-                    env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # numpy's threads would spin, with nothing to do
-                )
-            # Its imports take longer than its work, so it does not do this itself.
-            with contextlib.suppress(OSError):
-                if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
-                    os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
-                os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
+                process = start_analysis(path, file, told)
         except OSError as error:
             self._say_unwritten(error)
             with contextlib.suppress(OSError):
@@ -364,7 +328,7 @@ class Watcher:
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
         is_second = bool(reasons) and self._allowance.is_beside(seen_ns)
-        self._reports.append(_Report(process, one, path, asked, is_in_memory, now_ns, is_second))
+        self._reports.append(Report(process, one, path, asked, is_in_memory, now_ns, is_second))
         self._allowance.begin(now_ns)
 
     def _save(self, one: Watched, path: Path) -> tuple[int, bool]:
@@ -381,7 +345,7 @@ class Watcher:
         except OSError as error:
             self._say_unwritten(error)
             return save_to_memory(one.ring.save), True
-        self._said.discard(self._unwritten)  # a later failure is another one
+        self._said.forget(self._unwritten)  # a later failure is another one
         return file, False
 
     def _say_unwritten(self, error: OSError) -> None:
@@ -392,12 +356,8 @@ class Watcher:
         """Read the results of the processes that have analysed recordings."""
         for report in [one for one in self._reports if one.process.poll() is not None]:
             self._reports.remove(report)
-            assert report.process.stdout is not None
-            with report.process.stdout as pipe:
-                text = pipe.read()
-            try:
-                found = json.loads(text)
-            except ValueError:
+            found = report.result()
+            if found is None:
                 found = {"stalls": [], "told": {}}
                 if report.is_in_memory:
                     self.say("a stall could not be explained, and has no recording")
@@ -416,7 +376,7 @@ class Watcher:
             )
             self._learn(report, found)
 
-    def _learn(self, report: _Report, found: dict[str, Any]) -> None:
+    def _learn(self, report: Report, found: dict[str, Any]) -> None:
         one, now_ns = report.watched, time.monotonic_ns()
         one.told.update(found["told"], found.get("parts"))
         one.grown_ns = one.told.grown_ns(one.reported_ns)
