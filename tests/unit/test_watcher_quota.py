@@ -49,6 +49,7 @@ class Service:
             gone_ns=0,
             finished=False,
             blind="",
+            lost_children=0,
             stopped=False,
             laps=self.laps,
             look=lambda _: (False, False),

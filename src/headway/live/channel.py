@@ -23,7 +23,7 @@ from typing import final
 from headway.errors import RecordingError
 from headway.live.readable import becomes_readable
 
-__all__ = ["DOOR", "Answer", "Channel", "close_all", "is_seen", "private_folder"]
+__all__ = ["DOOR", "Answer", "Channel", "close_all", "is_seen", "make_folder_again", "private_folder"]
 
 _MOST_BYTES = 64 << 10
 _MOST_DESCRIPTORS = 4
@@ -265,6 +265,18 @@ def private_folder() -> Path:
     finally:
         os.close(descriptor)
     return base / name
+
+
+def make_folder_again(folder: Path) -> None:
+    """Make a folder of `private_folder()` again, which has been removed. Raises OSError, as where its base is gone, too."""
+    mode = 0o711 if os.geteuid() == 0 else 0o700
+    base = _open_own(folder.parent, mode)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder.name, 0o700, dir_fd=base)
+        os.chmod(folder.name, mode, dir_fd=base)
+    finally:
+        os.close(base)
 
 
 def _open_own(path: Path, mode: int) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self, final
 
 from headway.errors import RecordingError
-from headway.live.channel import DOOR, private_folder
+from headway.live.channel import DOOR, make_folder_again, private_folder
 
 __all__ = ["HELLO_MAGIC", "PROCESS_MEMORY_BYTES", "Door", "Reception", "watch_process"]
 
@@ -68,14 +68,7 @@ class Door:
                 self.folder = _new_folder()
                 self.path = self.folder / DOOR
                 half_open.callback(self.remove, self.path)
-                self.socket = _beyond_the_streams(
-                    socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-                )
-                half_open.callback(self.socket.close)
-                self.socket.bind(str(self.path))
-                # All users may connect: root's process may drop its rights before it calls. Callers must know the family.
-                self.path.chmod(0o666)
-                self.socket.listen(_BACKLOG)
+                self.socket = _listening_at(self.path)
                 half_open.pop_all()
         except OSError as error:
             raise RecordingError(
@@ -113,6 +106,17 @@ class Door:
         self.socket.detach()
         self.socket = socket.socket(fileno=descriptor)
 
+    def make_again(self) -> None:
+        """Make the socket again, which has been removed: processes that begin later look for it at the same path.
+
+        Raises:
+            OSError: That is not possible, as where logind has removed the user's runtime folder at a logout.
+        """
+        make_folder_again(self.folder)
+        fresh = _listening_at(self.path)
+        self.socket.close()
+        self.socket = fresh
+
     def close(self) -> None:
         """Close the socket, and remove it with its folder."""
         self.socket.close()
@@ -125,6 +129,19 @@ class Door:
             path.unlink()
         with contextlib.suppress(OSError):
             path.parent.rmdir()
+
+
+def _listening_at(path: Path) -> socket.socket:
+    """Return a new socket that listens at a path. Raises OSError."""
+    with contextlib.ExitStack() as half_open:
+        listener = _beyond_the_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+        half_open.callback(listener.close)
+        listener.bind(str(path))
+        # All users may connect: root's process may drop its rights before it calls. Callers must know the family.
+        path.chmod(0o666)
+        listener.listen(_BACKLOG)
+        half_open.pop_all()
+    return listener
 
 
 def _beyond_the_streams(one: socket.socket) -> socket.socket:
@@ -184,6 +201,18 @@ class Reception:
         """Stop watching a descriptor that may not have been readable yet."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(descriptor)
+
+    def make_door_again(self) -> str:
+        """Make the door again, which is gone; return why that is not possible, "" if the door is there."""
+        self._accept()  # those that have called before
+        self._selector.unregister(self._door.socket)
+        try:
+            self._door.make_again()
+        except OSError as error:
+            return error.strerror or str(error)
+        finally:
+            self._selector.register(self._door.socket, selectors.EVENT_READ)
+        return ""
 
     def answer(self, pause_s: float) -> bool:
         """Wait for calls for `pause_s`; return whether a process called."""

@@ -110,6 +110,8 @@ class Ring:
         self._homes = Homes(self._collection, self.stacks)
         self.laps: Laps = self._collection.laps(0)
         """The laps of the process's threads up to the last copy."""
+        self.lost_children = 0
+        """The number of the process's forked children that could not call at the watcher's socket."""
         self.blind = ""
         """Why stacks cannot be read; "" if they can."""
         self.tells = True
@@ -315,6 +317,7 @@ class Ring:
         ran_until_ns = self._ran_until_ns(now_ns)
         if state.ended or over:
             self.gone_ns = self.gone_ns or ran_until_ns
+        self.lost_children = state.lost_children
         if state.lost_meta:
             self.blind = _TOO_MANY_STACKS
         self._homes.settle()

@@ -11,6 +11,8 @@ from typing import Any, Final, final
 __all__ = ["StallLog", "gap_in", "here", "in_utc", "note_gap"]
 
 _LOOP: Final = "event loop"
+_MOST_NOTE: Final = 400
+"""The largest number of characters of a note that are shown: it may hold the path of a socket, and a time at its end."""
 
 
 def here() -> dict[str, Any]:
@@ -54,7 +56,7 @@ def gap_in(log: Path) -> tuple[Path, str] | None:
     note = _gap(log)
     with contextlib.suppress(OSError):
         noted = in_utc(note.stat().st_mtime)
-        why = note.read_text(encoding="utf-8", errors="replace")[:200]
+        why = note.read_text(encoding="utf-8", errors="replace")[:_MOST_NOTE]
         return note, (
             f"stalls may be missing here, as {why}"
             if why

@@ -88,6 +88,8 @@ class Watched:
     told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=MANY))
     since_ns: int = field(default_factory=time.monotonic_ns)
     """When the watch of this process began."""
+    lost_children: int = 0
+    """The number of its children that are known not to be watched."""
     stalls: Stalls = field(default_factory=dict)
     """The stalls of this process that are over."""
 

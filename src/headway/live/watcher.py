@@ -30,6 +30,7 @@ from headway.live.ring import Ring
 from headway.live.said import Said
 from headway.live.unreached import Unreached
 from headway.live.untold import Untold
+from headway.live.unwatched import Unwatched
 from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched, counts_of
 from headway.live.watchers_counts import add_stalls
 from headway.native import Wakes, wait_for_threads
@@ -74,12 +75,13 @@ class Watcher:
         self._left = Left()
         self._untold = Untold(self._folder)
         self._unreached = Unreached(0 if options.own or options.is_told else options.pid, "watched", self.say)
+        self._unwatched = Unwatched(self.log, door.path, self.say)
         self._mark = Mark(self.log, options.pid)
         self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
         """This watcher's recordings, oldest first."""
-        self._reception = Reception(door, self._begin, self._say_refused, lambda pid: counts_of(self._rings, pid))
+        self._reception = Reception(door, self._begin, self._unwatched.refused, lambda pid: counts_of(self._rings, pid))
         self._dump, self._asked_ns = False, 0
         """When a recording was last requested."""
         self._unanswered_ns = 0
@@ -152,15 +154,12 @@ class Watcher:
         """Print a message on stderr, once."""
         self._said.say(text)
 
-    def _say_refused(self, why: str) -> None:
-        self.say(f"a process is not watched: {why}")
-
     def _begin(self, memory: int, pid: int) -> None:
         # The kernel has no id for a process in a PID namespace that we cannot see into: there may be several.
         for one in [one for one in self._rings if one.ring.pid == pid > 0]:
             self._over(one)  # the process has executed another program
         if len(self._rings) >= _MOST_RINGS:
-            self.say(f"process {pid} is not watched: {_MOST_RINGS} processes are watched already")
+            self._unwatched.refused(f"{_MOST_RINGS} processes are watched already")
             return
         ring = Ring(memory, pid, self._options.limits)
         if ring.pidfd >= 0:
@@ -193,10 +192,12 @@ class Watcher:
             if one.ring.gone and self._is_told_of(one):
                 continue  # waits for the report in progress, so that the last report need not repeat its stalls
             self._look(one, time.monotonic_ns())  # the report on the process before may have taken long
+            self._unwatched.see(one, now_ns)
             if one.ring.blind:
                 self.say(f"process {one.ring.pid}: {one.ring.blind}")
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
+        self._unwatched.keep_door(self._reception, now_ns)
         self._tell_of_none(now_ns, asked=asked and not is_watching)
         self._collect()
 
