@@ -1,5 +1,6 @@
 """The process that analyses a recording, where the disk has no room for the recording or for the log."""
 
+import errno
 import io
 import json
 import os
@@ -92,8 +93,12 @@ def test_a_log_that_cannot_be_written_is_not_taken_for_complete(analyse, tmp_pat
     """The stall is told on stderr, and `headway stalls` does not say that there was none."""
     log = tmp_path / "stalls" / "app.stalls.jsonl"
     log.touch()
+
+    def fails(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     with monkeypatch.context() as full:
-        full.setattr(stalled, "_private", lambda *_: os.open("/dev/full", os.O_WRONLY))
+        full.setattr(stalled, "append", fails)
         assert analyse() == 0
     said = capfd.readouterr().err
     assert f"headway: stalls are missing from {log}: No space left on device\n" in said

@@ -126,3 +126,25 @@ def test_a_link_to_a_trace_has_the_stalls_of_the_launch_beside_it(tmp_path, caps
 
     assert main(["stalls", str(tmp_path / "link.hwt")]) == 0
     assert capsys.readouterr().out.startswith("1 stall, ")
+
+
+def test_a_log_that_was_cut_off_in_its_first_entry_does_not_hide_others(tmp_path, capsys):
+    """The disk was full when its first stall was written. It does not show whether there were further ones."""
+    row = json.dumps({"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []})
+    cut, good = tmp_path / "a.stalls.jsonl", tmp_path / "b.stalls.jsonl"
+    cut.write_text(row[:40])
+    good.write_text(row + "\n")
+    left_out = f"{cut}: left out, since not a valid entry: 1 line\n"
+
+    assert main(["stalls", str(tmp_path)]) == 0
+    output = capsys.readouterr()
+    assert (output.out.splitlines()[0], output.err) == ("1 stall, 1 s in total", left_out)
+    assert main(["stalls", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cannot_tell"] == [str(cut)]
+    assert main(["stalls", str(cut)]) == 0
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("no file shows whether there were stalls\n", left_out)
+
+    other = cut.rename(tmp_path / "a.txt")
+    assert main(["stalls", str(other)]) == 2
+    assert "is neither a log of stalls nor a trace" in capsys.readouterr().err

@@ -34,6 +34,7 @@ __all__ = ["prepare", "run"]
 
 _SILENT_S = 1.0
 """A wait that goes on for longer is announced."""
+_LOG = ".stalls.jsonl"
 _NO_GIL = "the process ran without a GIL, so Headway cannot tell its stalls"
 
 
@@ -159,12 +160,14 @@ def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list
     return [stall_json(trace, one) | {"recording": path.name} for one in stalls]
 
 
-def _of_log(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def _of_log(path: Path, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
+    """Return a log's stalls, and whether it has some valid entry or is empty: else it does not show whether there were any."""
     from headway.traces.analysis.stall_sums import told_rows
 
     with path.open(encoding="utf-8", errors="replace") as file:
         found, bad = told_rows(file)
-    if bad and not found:
+    is_whole = bool(found) or not bad
+    if not is_whole and not path.name.endswith(_LOG):
         raise UsageError(
             f"{path} is neither a log of stalls nor a trace", hint="name NAME.stalls.jsonl, its folder, or FILE.hwt"
         )
@@ -172,7 +175,7 @@ def _of_log(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     found = [row for row in found if row["length_s"] >= least_s.get(str(row.get("kind")), (arguments.over or 0) / 1e9)]
     if bad:
         console.say(f"{path}: left out, since not a valid entry: {bad} line{'s' * (bad != 1)}")
-    return found
+    return found, is_whole
 
 
 def _read(path: Path, *, is_named: bool) -> "Trace | None":
@@ -203,10 +206,11 @@ def run(arguments: argparse.Namespace) -> int:
         in_log = any(log.suffix != ".hwt" for log in logs)
         for log in logs:
             if log.suffix != ".hwt":
-                found = _of_log(log, arguments)
-                if why := _gap(log):
+                found, is_whole = _of_log(log, arguments)
+                why = _gap(log)
+                if why or not is_whole:
                     blind[log] = why
-                told += bool(found) or not why
+                told += bool(found) or log not in blind
                 rows += found
                 continue
             if (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
@@ -217,7 +221,8 @@ def run(arguments: argparse.Namespace) -> int:
                 rows += _of_trace(log, trace, arguments)
                 told += 1
     for path, why in blind.items():
-        console.say(f"{path}: {why}")
+        if why:  # else its invalid entries are told already
+            console.say(f"{path}: {why}")
     sums = sum_up(rows)
     if arguments.json:
         console.print_json(sums.to_json() | {"cannot_tell": list(map(str, blind))})

@@ -1,14 +1,15 @@
-"""The log of stalls that a watcher writes: adds up the stalls of this process, and tells whether stalls are missing."""
+"""The log of stalls: is written a line for each stall, is added up for this process, and tells whether stalls are missing."""
 
 import contextlib
 import json
 import os
 import socket
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["StallLog", "gap_in", "here", "in_utc", "note_gap"]
+__all__ = ["StallLog", "append", "gap_in", "here", "in_utc", "note_gap"]
 
 _LOOP: Final = "event loop"
 _MOST_NOTE: Final = 400
@@ -26,6 +27,27 @@ def here() -> dict[str, Any]:
 def in_utc(time_s: float) -> str:
     """Return a time (time.time()) as `2026-11-29 16:20:05 UTC`."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(time_s))
+
+
+def append(log: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Append a line for each stall to a log; make the log if it is missing.
+
+    A disk that becomes full takes a part of the lines. A part of a line stays there, and later lines begin after a newline.
+
+    Raises:
+        OSError: The log cannot be written, or took a part of the lines only.
+    """
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    # Several watchers may have one log: only a single write is not mixed with theirs.
+    file = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        while (taken := os.write(file, data)) < len(data):
+            data = b"\n" + data[data.rfind(b"\n", 0, taken) + 1 :]
+    finally:
+        os.close(file)
 
 
 def _gap(log: Path) -> Path:

@@ -20,7 +20,7 @@ from typing import Any
 
 from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
-from headway.live.stall_log import here, note_gap
+from headway.live.stall_log import append, here, note_gap
 from headway.live.told import Told
 from headway.traces.analysis.overwritten import with_late_threads
 from headway.traces.analysis.stall_model import Stall, StallKind, Thresholds
@@ -142,8 +142,7 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _log(log: Path, rows: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     """Write a line for each stall to the log; if that is not possible, note that they are missing there."""
     try:
-        with open(log, "a", encoding="utf-8", opener=_private) as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+        append(log, rows)
     except OSError as error:
         note_gap(log)
         if not quiet:
@@ -162,10 +161,6 @@ def _turn_over(log: Path) -> None:
                 log.replace(log.with_name(f"{log.name.removesuffix(_LOG)}.old.stalls.jsonl"))
         finally:
             os.close(file)
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 if __name__ == "__main__":
