@@ -204,6 +204,7 @@ class Counted:
 
     def __init__(self, *threads, laps=()):
         self.snapshot = make_snapshot(100, *threads)
+        self.gone = False
         self.laps = SimpleNamespace(lengths=[0] * 21 + list(laps), lengths_ns=sum(laps))
 
     def counters(self, _now_ns):
@@ -222,6 +223,8 @@ def test_a_service_has_the_sum_of_its_processes_the_ended_ones_too():
 
     assert {key: one.hold_ns for key, one in found.roles.items()} == {(0, "w"): 12}
     assert (found.laps[21:], found.laps_ns, found.processes) == ([3, 4], 7, 1)
+    second.gone = True  # its last stalls are still analysed
+    assert service.now([first, second], 100).processes == 0
 
 
 def test_a_service_has_so_many_series():

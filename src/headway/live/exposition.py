@@ -103,7 +103,7 @@ class ServiceTotals:
             for ring in rings:
                 if ring not in self._over:
                     found.add(self._read(ring, now_ns), ring.laps.lengths, ring.laps.lengths_ns)
-                    found.processes += 1
+                    found.processes += not ring.gone  # one that has ended stays until its report is done
         return found
 
 
