@@ -15,6 +15,7 @@ class Said:
         """Begin without any; a quiet watcher prints none."""
         self._quiet = quiet
         self._texts: set[str] = set()
+        self._reasons: set[str] = set()
 
     def say(self, text: str) -> None:
         """Print a line, unless it has been printed before."""
@@ -22,6 +23,12 @@ class Said:
             self._texts.add(text)
             with contextlib.suppress(OSError):  # it may be closed, full, or a pipe without a reader
                 os.write(2, f"headway: {text}\n".encode())
+
+    def say_of(self, pid: int, reason: str) -> None:
+        """Print a line on a process, unless one was printed with this reason: a server may start processes without end."""
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            self.say(f"process {pid}: {reason} (further such processes get no line)")
 
     def forget(self, text: str) -> None:
         """Let a line be printed again: what it says has ended since, and may begin anew."""

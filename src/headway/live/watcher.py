@@ -194,7 +194,7 @@ class Watcher:
             self._look(one, time.monotonic_ns())  # the report on the process before may have taken long
             self._unwatched.see(one, now_ns)
             if one.ring.blind:
-                self.say(f"process {one.ring.pid}: {one.ring.blind}")
+                self._said.say_of(one.ring.pid, one.ring.blind)
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
         self._unwatched.keep_door(self._reception, now_ns)
