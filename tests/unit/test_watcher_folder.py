@@ -15,10 +15,11 @@ from headway.live import stalled
 from headway.live import watcher as watching
 from headway.live.detached import Program
 from headway.live.door import Door
-from headway.live.kept import remove_oldest
+from headway.live.kept import partial_of, remove_oldest
 from headway.live.options import Limits, Options
 from headway.live.reports import Report
 from headway.live.ring import Ring
+from headway.live.stall_log import gap_in
 from headway.live.untold import wait_until_told
 from headway.live.watched import Watched
 from headway.live.watcher import Watcher
@@ -70,7 +71,41 @@ def test_a_recording_has_its_name_once_it_is_complete(make, tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.02)
         watcher._collect()
-    assert [one.name for one in tmp_path.iterdir()] == [partial.name.removesuffix(".partial")]
+    (whole,) = tmp_path.glob("*.hwt*")
+    assert whole.name == partial.name.removesuffix(".partial")
+    words = f"a stall could not be explained; {whole} has the recording"
+    assert f"as {words}; last at 20" in gap_in(watcher.log)[1]
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_recording_is_said_to_be_there_only_if_it_is(make, tmp_path, capfd, is_named):
+    """Its folder may be gone, or let nothing be renamed; an analysis may fail when it has named the recording already."""
+    watcher = make(quiet=False)
+    watcher._report(Watched(ring(7)), time.monotonic_ns())
+    (report,) = watcher._reports
+    report.process.wait(LIMIT_S)
+    partial_of(report.path).rename(report.path if is_named else tmp_path / "elsewhere")
+    watcher._collect()
+
+    why = f"; {report.path} has the recording" if is_named else ", and has no recording"
+    assert f"headway: a stall could not be explained{why}\n" in capfd.readouterr().err
+    assert f"as a stall could not be explained{why}; last at 20" in gap_in(watcher.log)[1]
+
+
+def test_the_last_stall_of_a_process_that_nothing_can_record_is_noted(make):
+    """There is no room in memory either, and no later report; of a process that runs, a later one may have the stall."""
+    watcher = make()
+    one = Watched(ring(7), over_ns=40)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cast(SimpleNamespace, one.ring).save = full
+    watcher._report(one, 50)
+    assert gap_in(watcher.log) is None
+    cast(SimpleNamespace, one.ring).gone = True
+    watcher._report(one, 50)
+    assert "as a recording could not be written in " in gap_in(watcher.log)[1]
 
 
 def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
@@ -153,10 +188,12 @@ def test_a_stall_for_whose_recording_the_disk_has_no_room_is_analysed_in_memory(
         time.sleep(0.02)
         watcher._collect()
 
-    assert list(tmp_path.iterdir()) == []
+    assert [one.name for one in tmp_path.iterdir()] == ["it.stalls.jsonl.incomplete"]
     said = capfd.readouterr().err
     assert "a recording could not be written in" in said
-    assert "headway: a stall could not be explained, and has no recording\n" in said
+    words = "a stall could not be explained, and has no recording"
+    assert f"headway: {words}\n" in said
+    assert f"as {words}; last at 20" in gap_in(watcher.log)[1]
 
 
 def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):

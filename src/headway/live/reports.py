@@ -44,6 +44,14 @@ class Report:
             return found
         return None
 
+    def keep_unexplained(self) -> bool:
+        """Give a recording that could not be analysed its name; return whether it is there under that name."""
+        if self.is_in_memory:
+            return False
+        with contextlib.suppress(OSError):
+            partial_of(self.path).rename(self.path)
+        return self.path.exists()  # the analysis may have failed after it had named the recording
+
 
 def start_analysis(path: Path, file: int, told: dict[str, Any]) -> subprocess.Popen[bytes]:
     """Start the process that analyses a recording (headway.live.stalled).

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["StallLog", "append", "gap_in", "here", "in_utc", "note_gap"]
+__all__ = ["StallLog", "append", "gap_in", "here", "in_utc", "note_gap", "note_gap_now"]
 
 _LOOP: Final = "event loop"
 _MOST_NOTE: Final = 400
@@ -71,6 +71,11 @@ def note_gap(log: Path, why: str = "") -> None:
             os.utime(file)
         finally:
             os.close(file)
+
+
+def note_gap_now(log: Path, why: str) -> None:
+    """Note that stalls may be missing from a log, for a reason of this moment that may have had others before."""
+    note_gap(log, f"{why}; last at {in_utc(time.time())}")
 
 
 def gap_in(log: Path) -> tuple[Path, str] | None:

@@ -4,12 +4,11 @@ Without the note, `headway stalls` would say that nothing stalled.
 """
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from headway.live.stall_log import in_utc, note_gap
+from headway.live.stall_log import note_gap_now
 
 if TYPE_CHECKING:
     from headway.live.door import Reception
@@ -42,7 +41,7 @@ class Unwatched:
         """Tell that a process that has called is not watched, and why."""
         text = f"a process is not watched: {why}"
         self._say(text)
-        self._note(text)
+        note_gap_now(self._log, text)
 
     def see(self, one: "Watched", now_ns: int) -> None:
         """Tell of further children of a watched process that could not call, if there are any."""
@@ -62,7 +61,7 @@ class Unwatched:
             text += f", whose socket {self._door} was gone"
         else:
             text += " (the limit of open files, `ulimit -n`, may be too low)"
-        self._note(text)
+        note_gap_now(self._log, text)
         if self._lost >= 2 * self._told:  # a server may fork for each request
             self._told = self._lost
             self._say(text)
@@ -82,8 +81,5 @@ class Unwatched:
                 " processes that begin now are not watched"
             )
             self._say(text)
-            self._note(text)
+            note_gap_now(self._log, text)
         self._is_door_gone = bool(why)
-
-    def _note(self, text: str) -> None:
-        note_gap(self._log, f"{text}; last at {in_utc(time.time())}")

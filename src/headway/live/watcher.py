@@ -28,6 +28,7 @@ from headway.live.outlived import Outlived, let_go_of_stderr
 from headway.live.reports import Report, start_analysis
 from headway.live.ring import Ring
 from headway.live.said import Said
+from headway.live.stall_log import note_gap_now
 from headway.live.unreached import Unreached
 from headway.live.untold import Untold
 from headway.live.unwatched import Unwatched
@@ -325,6 +326,8 @@ class Watcher:
             self._say_unwritten(error)
             with contextlib.suppress(OSError):
                 partial_of(path).unlink()
+            if one.ring.gone:  # this was its last report
+                note_gap_now(self.log, self._unwritten)
             # There may be room later, while the ring still has the stall.
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
@@ -360,13 +363,13 @@ class Watcher:
             found = report.result()
             if found is None:
                 found = {"stalls": [], "told": {}}
-                if report.is_in_memory:
-                    self.say("a stall could not be explained, and has no recording")
-                else:
-                    with contextlib.suppress(OSError):
-                        partial_of(report.path).rename(report.path)
-                    self.say(f"the stall could not be explained; {report.path} has the recording")
+                if report.keep_unexplained():
+                    why = f"a stall could not be explained; {report.path} has the recording"
                     report.asked = True  # keeps the recording
+                else:
+                    why = "a stall could not be explained, and has no recording"
+                self.say(why)
+                note_gap_now(self.log, why)
             now_ns = time.monotonic_ns()
             self._allowance.end(
                 report.began_ns,
