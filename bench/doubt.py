@@ -3,9 +3,10 @@
 import statistics
 from collections.abc import Sequence
 
-from scipy.stats import binom, t
+from scipy.special import bdtr, stdtrit  # scipy.stats takes a second or two to import
 
 from headway.lab.stats import launch_value
+from headway.measure.intervals import binomial_quantile
 
 __all__ = ["is_above_zero", "is_more_often", "median_interval"]
 
@@ -16,13 +17,13 @@ CERTAIN = 0.995
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Return the median with its distribution-free 95 % interval (order statistics, sign test)."""
     ordered = sorted(values)
-    outside = int(binom.ppf(0.025, len(ordered), 0.5))
+    outside = binomial_quantile(0.025, len(ordered), 0.5)
     return launch_value(ordered), ordered[max(0, outside - 1)], ordered[min(len(ordered) - 1, len(ordered) - outside)]
 
 
 def is_more_often(count: int, total: int, share: float) -> bool:
     """Return whether `count` of `total` independent cases are more than a true share of `share` gives by chance."""
-    return bool(binom.cdf(count - 1, total, share) > CERTAIN)
+    return bool(count > 0 and bdtr(count - 1, total, share) > CERTAIN)
 
 
 def is_above_zero(values: Sequence[float]) -> bool:
@@ -30,4 +31,4 @@ def is_above_zero(values: Sequence[float]) -> bool:
     if len(values) < 2:
         return False
     error = statistics.stdev(values) / len(values) ** 0.5
-    return bool(statistics.fmean(values) > t.ppf(CERTAIN, len(values) - 1) * error)
+    return bool(statistics.fmean(values) > stdtrit(len(values) - 1, CERTAIN) * error)

@@ -20,7 +20,7 @@ README = (BENCH / "README.md").read_text()
 # Python itself does for a program.
 HELP_OF_EACH = """
 import contextlib, io, os, runpy, sys
-import numpy, rich.console, rich.table, scipy.stats, headway, headway.advice.course
+import numpy, rich.console, rich.table, scipy.special, headway, headway.advice.course
 for path in sys.argv[1:]:
     child = os.fork()
     if child == 0:
