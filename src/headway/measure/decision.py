@@ -88,6 +88,7 @@ class Basis:
         apart: The values could not take turns, in any session: a comparison that cannot hold, nor be refuted.
         provisional: Every assertion holds for now (see `Decision`).
         of_open_load: The values are of an open load, whose calls follow from its rate and its time.
+        times_the_calls: How many times as many calls would bound a percentile; 1 if the calls suffice.
     """
 
     count: int
@@ -96,6 +97,7 @@ class Basis:
     provisional: bool = False
     of_open_load: bool = False
     apart: bool = False
+    times_the_calls: float = 1.0
 
 
 @final
@@ -183,7 +185,9 @@ class Decision:
         if count < 2 and not is_open:
             return f"one round bounds nothing; more of them would (`rounds=`, {longer})"
         if interval is not None and of_order and not (interval.low > 0 and interval.high < math.inf):
-            return f"too few calls to bound it; more of them would ({longer}{'' if is_open else ', `rounds=`'})"
+            times = math.ceil(10 * self._basis.times_the_calls) / 10
+            how = f"about {times:g} times as many" if times > 1 else "more of them"
+            return f"too few calls or bursts to bound it; {how} would ({longer}{'' if is_open else ', `rounds=`'})"
         if self._within_mood:
             return f"the limit is within the {intervals.MOOD:.0%} by which a session's level may be off"
         things = "launches" if self._basis.of_launches else "calls" if of_order or is_open else "rounds"

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from headway.lab import stats
 from headway.measure.measured import percentile
@@ -25,7 +25,6 @@ __all__ = [
     "level",
     "parts",
     "percentile_of_calls",
-    "percentile_of_launches",
     "ratio_in_turns",
     "reach",
     "with_mood",
@@ -128,45 +127,111 @@ def with_mood(interval: stats.Interval) -> stats.Interval:
 ORDER: Final = "order statistics"
 """The method of an interval between two of the calls."""
 
-_BEYOND = 5
-"""The least number of values beyond a percentile; with fewer, it is hardly more than the largest value."""
+_SCALES = (6, 12, 24, 48, 96, 192)
+"""The numbers of blocks over which calls are looked at: a burst is seen best in blocks that are longer than itself."""
+
+_TAILS = (1.0, 1 / 2, 1 / 4)
+"""The parts of the calls beyond a percentile that are looked at: a burst has the largest of them in a row."""
+
+_LEAST_IN_TAIL = 8
 
 
-def percentile_of_calls(latencies_s: Sequence[float], share: float) -> tuple[stats.Interval, int]:
-    """Return a percentile of one process's calls with its interval, and the number of values behind it.
+def percentile_of_calls(
+    by_launch: Sequence[Sequence[float]], share: float, *, of_launches: bool = False
+) -> tuple[stats.Interval, float]:
+    """Return a percentile of all calls with its interval, and how many times as many calls would bound it.
 
-    Successive calls are alike, so the interval is Student's over the percentiles of blocks of neighbours, if a block
-    has enough calls beyond the percentile. With fewer calls it is the distribution-free interval of their order
-    statistics: the number of calls below the percentile is binomial (Conover, Practical Nonparametric Statistics, 3.2).
-    If the calls are too few for a bound, that bound is 0 or infinity.
+    The interval is that of order statistics, which is distribution-free: the number of calls below the percentile is
+    binomial (Conover, Practical Nonparametric Statistics, 3.2). That is true of independent calls. Slow calls come in
+    bursts, and so many calls are worth fewer independent ones (see `_alike_calls`). If these are too few for a bound,
+    that bound is 0 or infinity. Over launches the interval also spans Student's over their percentiles.
+
+    Args:
+        by_launch: The durations of the calls of each process, in the order in which the calls began.
+        share: The share of calls that do not exceed the percentile, between 0 and 1.
+        of_launches: Processes are the values, even if only one is left, which bounds nothing.
+
+    Returns:
+        The interval, and the factor; it is 1 if the calls suffice.
     """
-    count = len(latencies_s)
-    if count * min(share, 1 - share) >= _BLOCKS * _BEYOND:
-        values = [percentile(one, share) for one in parts(latencies_s, _BLOCKS)]
-        return stats.level_interval(values), _BLOCKS
-    return _of_order(latencies_s, share), count
-
-
-def percentile_of_launches(by_launch: Sequence[Sequence[float]], share: float) -> stats.Interval:
-    """Return a percentile of the calls of several processes, with its interval.
-
-    The interval is Student's over launches. If a launch has too few calls beyond the percentile, its value is hardly
-    more than its largest call, and launches agree in what none of them shows. The interval then also spans that of the
-    order statistics of all calls. A single process bounds nothing.
-    """
+    ordered = sorted(value for one in by_launch for value in one)
+    interval, times = _of_order(by_launch, ordered, share)
+    if not of_launches:
+        return interval, times
     over = stats.level_interval([percentile(one, share) for one in by_launch])
-    if len(by_launch) < 2 or min(map(len, by_launch)) * min(share, 1 - share) >= _BEYOND:
-        return over
-    of_order = _of_order([value for one in by_launch for value in one], share)
-    return replace(of_order, low=min(over.low, of_order.low), high=max(over.high, of_order.high))
+    return replace(interval, low=min(over.low, interval.low), high=max(over.high, interval.high)), times
 
 
-def _of_order(latencies_s: Sequence[float], share: float) -> stats.Interval:
-    count = len(latencies_s)
-    ordered, tail = sorted(latencies_s), (1 - stats.CONFIDENCE) / 2
-    low, high = binomial_quantile(tail, count, share), binomial_quantile(1 - tail, count, share) + 1
-    bounds = ordered[low - 1] if low >= 1 else 0.0, ordered[high - 1] if high <= count else math.inf
-    return stats.Interval(percentile(ordered, share), *bounds, ORDER)
+def _of_order(
+    by_launch: Sequence[Sequence[float]], ordered: Sequence[float], share: float
+) -> tuple[stats.Interval, float]:
+    count, tail = len(ordered), (1 - stats.CONFIDENCE) / 2
+
+    def ranks(alike: float) -> tuple[float, float]:
+        """Return the ranks of both bounds as shares of the calls: 0 or more than 1 where there is no bound."""
+        worth = math.floor(count / alike)
+        low, high = (binomial_quantile(one, worth, share) for one in (tail, 1 - tail))
+        return (low / worth, (high + 1) / worth) if worth else (0.0, math.inf)
+
+    rare = 1 - share if share >= 0.5 else share
+    parts_of_rare = [one * rare for one in _TAILS if one == 1 or one * rare * count >= _LEAST_IN_TAIL]
+    alike = _alike_calls(by_launch, [1 - one if share >= 0.5 else one for one in parts_of_rare])
+    # The calls at a bound may come in longer bursts than those at the percentile.
+    alike = max(alike, _alike_calls(by_launch, [one for one in ranks(alike) if 0 < one < 1]))
+    low, high = ranks(alike)
+    bounds = (
+        ordered[max(1, math.floor(low * count)) - 1] if low > 0 else 0.0,
+        ordered[min(count, math.ceil(high * count)) - 1] if high <= 1 else math.inf,
+    )
+    # With so many independent calls, the largest one is beyond the percentile, and the least one below it.
+    needed = alike * math.log(tail) / math.log(1 - rare)
+    return stats.Interval(percentile(ordered, share), *bounds, ORDER), max(1.0, needed / count)
+
+
+def _alike_calls(by_launch: Sequence[Sequence[float]], shares: Sequence[float]) -> float:
+    """Return how many calls are worth one independent call, 1 or more: the largest over some percentiles and lengths.
+
+    The calls of a block that are beyond a percentile are counted. The variance of these counts, over that of
+    independent calls, is the factor by which fewer calls would tell as much. Few blocks know that variance badly, so
+    the factor is larger by the square of Student's quantile over the normal one. Each process has its own percentile
+    here: the differences between processes are no bursts.
+    """
+    import numpy as np
+
+    found = 1.0
+    launches = [np.asarray(one) for one in by_launch]
+    for share in shares:
+        limits = [percentile(one, share) for one in by_launch]
+        # Equal calls may be on either side.
+        for beyond in (np.greater_equal, np.greater):
+            counted = [beyond(one, limit) for one, limit in zip(launches, limits, strict=True)]
+            for blocks_of_each in dict.fromkeys(max(2, one // len(launches)) for one in _SCALES):
+                found = max(found, _excess(counted, blocks_of_each))
+    return found
+
+
+def _excess(counted: Sequence[Any], blocks_of_each: int) -> float:
+    """Return the variance of the numbers of marked calls in blocks, over that of independent calls."""
+    import numpy as np
+
+    squares, expected, freedom = 0.0, 0.0, 0
+    for marked in counted:
+        if len(marked) < 2 * blocks_of_each:
+            continue
+        of_blocks = np.add.reduceat(
+            marked, [at * len(marked) // blocks_of_each for at in range(blocks_of_each)], dtype=int
+        )
+        rate = float(marked.mean())
+        squares += float(((of_blocks - of_blocks.mean()) ** 2).sum())
+        expected += (blocks_of_each - 1) * len(marked) / blocks_of_each * rate * (1 - rate)
+        freedom += blocks_of_each - 1
+    if expected == 0:
+        return 1.0
+    return squares / expected * (stats.student_quantile(freedom) / stats.student_quantile(_MANY)) ** 2
+
+
+_MANY = 10**9
+"""Degrees of freedom at which Student's distribution is the normal one."""
 
 
 def binomial_quantile(probability: float, count: int, share: float) -> int:

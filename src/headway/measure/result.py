@@ -159,31 +159,30 @@ class Result:
         return statistics.median(rates) if rates else 1 / self.per_call_s
 
     def percentile_s(self, share: float) -> float:
-        """Return a percentile of the calls' latencies in seconds, as the median over launches.
+        """Return a percentile of all calls' latencies in seconds.
 
         Raises:
             HeadwayError: As `percentile` does, and as `interval` does.
         """
-        values = [percentile(one, share) for one in self._latencies(share)]
-        return statistics.median(values) if values else self._unmeasured()
+        by_launch = self._latencies(share)
+        return percentile([value for one in by_launch for value in one], share) if by_launch else self._unmeasured()
 
     def percentile(self, share: float) -> Level:
         """Return a percentile of the calls' latencies with its interval, as in `percentile(0.99).below(0.01)`.
 
-        Over launches, the interval is Student's on logs. Within one launch, it is taken over blocks of successive
-        calls. If a launch or a block has too few calls beyond the percentile, the interval is that of order statistics,
-        which assumes independent calls; over launches it spans both. Too few calls have no bound.
+        The value is the percentile of all calls. The interval is that of order statistics, wider if slow calls come in
+        bursts; over launches it also spans Student's on logs. Too few calls or bursts have no bound.
 
         Raises:
             UsageError: The calls were not timed one by one, or `share` is no share.
         """
-        by_launch, count = self._latencies(share), 0
+        by_launch = self._latencies(share)
         interval: stats.Interval | None = None
-        if by_launch and self.of_launches:
-            interval, count = intervals.percentile_of_launches(by_launch, share), len(by_launch)
-        elif by_launch:
-            interval, count = intervals.percentile_of_calls(by_launch[0], share)
-        return Level(f"the {100 * share:g}th percentile of {self.name}", interval, self._basis(count))
+        basis = self._basis(0)
+        if by_launch:
+            interval, times = intervals.percentile_of_calls(by_launch, share, of_launches=self.of_launches)
+            basis = replace(self._basis(len(by_launch if self.of_launches else by_launch[0])), times_the_calls=times)
+        return Level(f"the {100 * share:g}th percentile of {self.name}", interval, basis)
 
     def _latencies(self, share: float) -> list[Sequence[float]]:
         if not 0 < share < 1:

@@ -367,7 +367,9 @@ class Load:
         return _round(self._watch, before, found.took_ns, found.calls, found.latencies_ns)
 
     def _of(self, answers: Sequence[Sequence[Any]]) -> Round:
-        latencies = [end - begin for begun, ended, *_ in answers for begin, end in zip(begun, ended, strict=True)]
+        # In the order of their begins, calls that are slow at the same time are neighbours.
+        calls = sorted(one for begun, ended, *_ in answers for one in zip(begun, ended, strict=True))
+        latencies = [end - begin for begin, end in calls]
         first_ns = min(begun[0] for begun, *_ in answers)
         took_ns = max(ended[-1] for _, ended, *_ in answers) - first_ns
         if len(answers[0]) == 2:
