@@ -1,8 +1,13 @@
 """The benchmarks of several tests in one session: their labels, the groups of comparisons, and the tables of these."""
 
+import gc
+import weakref
+
 import pytest
 
+from headway.measure.against import Revision
 from headway.measure.bench import Bench
+from headway.measure.children import Launched
 from headway.measure.journal import Entry, Journal, Options, entered
 from headway.measure.result import Result
 from headway.report.benchmarks import benchmark_tables
@@ -49,6 +54,35 @@ def test_a_table_measures_nothing():
 
     assert len(seen) == calls
     assert len(table.rows) == 4
+
+
+@pytest.mark.parametrize("why_not", ["", "`--headway-disable`"])
+def test_a_session_keeps_no_objects_of_its_tests(why_not):
+    """Arguments and values may be large, and a session has many tests: they end with their test, measured or not."""
+
+    class Large:
+        """A value that can be watched."""
+
+    def test():
+        journal = Journal(test="test", group="file", why_not=why_not)
+        headway = Bench(journal, Options(rounds=5, calls=1))
+        result = headway(lambda one: one, Large())
+        headway.compare({"one": lambda one: one, "other": lambda one: one}, result.returned)
+        entered(session, journal.keyed())
+        revision.take(journal, Launched())
+        journal.close()
+        return weakref.ref(result.returned)
+
+    session, revision = [], Revision("main")
+    # A collection may be far away: few objects can be large.
+    gc.disable()
+    try:
+        large = test()
+    finally:
+        gc.enable()
+
+    assert large() is None
+    assert len(session) == len(revision.results) == 3
 
 
 @pytest.mark.parametrize("baseline", ["", "one"])

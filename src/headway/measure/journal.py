@@ -173,9 +173,15 @@ class Journal:
         return not self.why_not and self.launches is None
 
     def keyed(self) -> list[Entry]:
-        """Return the results with their keys: labels may be those of other tests, too, and get numbers in tables."""
+        """Return the results with their keys, without the test's objects (see `Result.bare`).
+
+        Labels may be those of other tests, too, and get numbers in tables.
+        """
         test = f"{self.group}::{self.test}"
-        return [dataclasses.replace(entry, key=f"{test}: {name}") for name, entry in self.entries.items()]
+        return [
+            dataclasses.replace(entry, result=entry.result.bare, key=f"{test}: {name}")
+            for name, entry in self.entries.items()
+        ]
 
     def named(self, wanted: str) -> str:
         """Return a name that no other benchmark of the test has."""
@@ -187,7 +193,12 @@ class Journal:
         return numbered(wanted, lambda stem: any(name.startswith(f"{stem}: ") for name in names))
 
     def close(self) -> None:
-        """Raise UsageError if a benchmark was never awaited."""
+        """Let go of the test's objects, and raise UsageError if a benchmark was never awaited.
+
+        Results lead to the journal and the journal to results, so large arguments would wait for a garbage collection.
+        """
+        for one in (self.entries, self.plans, self.turns):
+            one.clear()
         for name, call in self.pending.items():
             raise UsageError(
                 f"{name}: the benchmark was not awaited, so nothing was measured",

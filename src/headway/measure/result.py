@@ -88,6 +88,11 @@ class Result:
         return self
 
     @property
+    def bare(self) -> "Result":
+        """The result without its function, arguments and first value, which else would live as long as the session."""
+        return replace(self, returned=None, _scaled=None, _again=None)
+
+    @property
     def measured(self) -> bool:
         """Whether there are any measurements."""
         return bool(self.launches)
