@@ -138,6 +138,16 @@ class Asked:
             found.append(f"--randomly-seed={seed}")
         return found
 
+    @property
+    def beside(self) -> Path | None:
+        """The folder beside the user's `--basetemp`, where launches have temporary files of their own; None without it.
+
+        Each process removes what is in its folder before it begins, so no two processes may share one.
+        """
+        given = self.config.option.basetemp
+        folder = (self.config.invocation_params.dir / given).parent if given else None
+        return folder if folder is not None and folder.is_dir() else None
+
     def lost(self, keys: Collection[str]) -> list[str]:
         """Return a line about the benchmarks that only the stored sessions have, of files that were collected whole.
 

@@ -300,6 +300,8 @@ def _launch(session: pytest.Session) -> None:
         reference=ours.with_reference,
         say=say,
         least_s=sum(ours.start_s + _least_s(ours, item) for item in session.items if _measures(item)),
+        beside=ours.beside,
+        caches=session.config.pluginmanager.hasplugin("cacheprovider"),
     )
     revision = ours.option("against")
     if not revision:

@@ -13,7 +13,7 @@ import os, pytest
 from product import value
 
 @pytest.fixture
-def taken():
+def taken(tmp_path):
     TAKES
 
 @pytest.mark.headway(rounds=3, calls=3)
@@ -28,6 +28,13 @@ TAKEN = """
     with socket.socket(socket.AF_UNIX) as own:
         own.bind(NAME)
         yield
+"""
+
+TEMPORARY = """
+    (tmp_path / "tree").write_text(os.environ.get("HEADWAY_SIDE", "no"))
+    yield
+    with open("DONE", "a") as done:
+        print("the tree is", (tmp_path / "tree").read_text(), file=done)
 """
 
 HOOK = """#!/bin/sh
@@ -114,6 +121,23 @@ def test_each_tree_may_have_an_address_of_its_own(repository, address):
     result.stdout.fnmatch_lines(
         ["*ratio to main*", "intervals are of rounds within one process of each tree; `--headway-launches 6` *"]
     )
+
+
+def test_each_process_has_temporary_files_of_its_own(repository, tmp_path):
+    """Both trees' processes live at once, and a later pytest removes what is in the folder that `--basetemp` names.
+
+    The options of pytest's cache are unknown without its plugin, and then an error of a strict configuration.
+    """
+    options = (f"--basetemp={tmp_path / 'mine'}", "-p", "no:cacheprovider", "--strict-config")
+    result = repository(TEMPORARY).runpytest_subprocess(
+        "-q", *options, "--headway-against", "main", "--headway-launches", "1"
+    )
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*ratio to main*"])
+    told = [one for one in (tmp_path / "done").read_text().splitlines() if one.startswith("the tree")]
+    assert sorted(told) == ["the tree is 0", "the tree is 1", "the tree is no"]
+    assert [one.name for one in tmp_path.iterdir() if "turns" in one.name] == []
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from headway.errors import UsageError
 from headway.measure import against
 from headway.measure.against import Sides, Worktree
-from headway.measure.children import End, Launched
+from headway.measure.children import End, Launched, Launching
 from headway.measure.measured import Measured
 
 CHILD = """
@@ -288,6 +288,28 @@ def test_a_second_signal_waits_for_the_removal_of_the_tree(tmp_path, monkeypatch
     assert arrived == [number]
     assert not tree.there.parent.exists()
     assert len(git("worktree", "list", where=tmp_path).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("there", "launches"), [((), 1), (("test",), 3)])
+def test_a_skipped_test_is_launched_once_in_each_tree(tmp_path, monkeypatch, there, launches):
+    """A test that ended well and measured nothing in both trees is launched no more; one of a single tree is."""
+    idle = Launched(ends=[End(frozenset(), "")])
+    other = Launched(ends=[End(frozenset(there), "")])
+    blocks = []
+    monkeypatch.setattr(
+        against, "_launched", lambda _, __, block: blocks.append(block) or [idle, other][:: -1 if block % 2 else 1]
+    )
+    tree = Worktree(tmp_path / "here", tmp_path / "there")
+    test = tmp_path / "here" / "test_it.py"
+    test.parent.mkdir()
+    test.touch()
+    how = Launching(
+        arguments=[], positional=[], folder=test.parent, trace=False, besides=[], reference=False, say=lambda _: None
+    )
+    found = {}
+    against.measure_against(found, tree, how, [f"{test}::test"], 3, test.parent)
+
+    assert len(blocks) == launches
 
 
 def test_a_shallow_clone_is_told(tmp_path):

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,7 @@ from headway.measure.measured import Measured
 @pytest.mark.parametrize(
     ("arguments", "positional", "kept"),
     [
+        ([], [], []),  # all options are from `addopts`
         (["tests", "-q"], ["tests"], ["-q"]),
         (["bench", "-k", "bench"], ["bench"], ["-k", "bench"]),
         ([".", "--rootdir", "."], ["."], ["--rootdir", "."]),
@@ -29,6 +31,7 @@ from headway.measure.measured import Measured
         (["--cov", "pkg", "-q", "--cov"], [], ["-q"]),
         (["--junit-prefix", "x", "--junitxml=a.xml", "--durations", "5", "-s"], [], ["-s"]),
         (["-x", "--stepwise", "--lf", "--cache-clear", "--asyncio-mode=auto"], [], ["--asyncio-mode=auto"]),
+        (["--basetemp", "tmp", "-q", "--basetemp=tmp"], [], ["-q"]),
         (["--headway-launches", "5", "--headway-trace", "-q", "--headway-json=a", "--headway-no-store"], [], ["-q"]),
     ],
 )
@@ -80,6 +83,62 @@ def test_a_launch_has_options_by_which_other_plugins_let_it_measure(tmp_path):
         say=print,
     )
     assert how.command("test.py::test", tmp_path)[-3:] == ["-n", "0", "--no-cov"]
+
+
+@pytest.mark.parametrize("caches", [True, False])
+def test_a_launch_has_temporary_files_and_a_cache_of_its_own(tmp_path, caches):
+    """Two processes would remove each other's files; `-p no:cacheprovider --strict-config` knows no `cache_dir`."""
+    how = Launching(
+        arguments=["--basetemp", "mine"],
+        positional=[],
+        folder=tmp_path,
+        trace=False,
+        besides=[],
+        reference=False,
+        say=print,
+        beside=tmp_path,
+        caches=caches,
+    )
+    with how.scratch("launches-") as scratch:
+        command = how.command("test.py::test", Path(scratch))
+        assert Path(scratch).parent == tmp_path
+
+    assert [one for one in command if "basetemp" in one or one == "mine"] == [f"--basetemp={scratch}/tmp"]
+    assert (f"cache_dir={scratch}/cache" in command) == caches
+
+
+def test_launches_are_beside_the_users_temporary_files(tmp_path):
+    """A user's `--basetemp` chooses the disk, so the launches' own are beside it; a folder that is missing is not made."""
+
+    def beside(given):
+        parameters = types.SimpleNamespace(dir=tmp_path)
+        option = argparse.Namespace(basetemp=given)
+        return pytest_options.Asked(types.SimpleNamespace(invocation_params=parameters, option=option)).beside
+
+    assert beside(None) is beside("none/x") is None
+    assert beside("x") == tmp_path
+    assert beside(f"{tmp_path}/x") == tmp_path
+
+
+def test_a_test_that_measures_nothing_is_launched_once(tmp_path, monkeypatch):
+    """A skipped test ends well and measures nothing, each time; one that fails may measure the next time."""
+    said, ran = [], []
+
+    def run(command, _):
+        test = next(one for one in command if one.startswith("/x/"))
+        ran.append(test)
+        return subprocess.CompletedProcess(command, 0 if test == "/x/a.py::skipped" else 1, "", "")
+
+    monkeypatch.setattr(children, "_run", run)
+    how = Launching(
+        arguments=[], positional=[], folder=tmp_path, trace=False, besides=[], reference=False, say=said.append
+    )
+    found = {}
+    children.launch_all(found, how, ["/x/a.py::skipped", "/x/a.py::failing"], 3)
+
+    assert sorted(ran) == ["/x/a.py::failing"] * 3 + ["/x/a.py::skipped"]
+    assert said[-1].startswith("launch 4 of 4: a.py::failing")
+    assert found["/x/a.py::skipped"].failures == ["it measured nothing, and did not fail"]
 
 
 def test_other_plugins_are_told_to_let_a_launch_measure():

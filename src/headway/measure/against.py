@@ -399,9 +399,9 @@ def measure_against(
     for name in dict.fromkeys(test.partition("::")[0] for test in tests):
         tree.take_over(Path(name), top)
     lacking: set[str] = set()
-    progress = Progress(how, len(tests), launches, trees=2)
+    progress, left = Progress(how, len(tests), launches, trees=2), list(tests)
     for block in range(launches):
-        for test in turns.in_order(tests, block):
+        for test in turns.in_order(left, block):
             progress.launch(test)
             file, _, name = test.partition("::")
             theirs, their_folder = tree.mapped(Path(file)), tree.mapped(how.folder)
@@ -423,6 +423,9 @@ def measure_against(
             if test not in lacking and (why := _cannot_import(found[test].there)):
                 lacking.add(test)
                 how.say(f"no more launches of it in the other tree: {why}")
+            if found[test].here.is_idle and (test in lacking or found[test].there.is_idle):
+                left.remove(test)
+                progress.leave_out(launches - block - 1)
     for both in found.values():
         both.tell_of_both()
 
@@ -436,7 +439,7 @@ def _launched(places: Sequence[_Place], how: Launching, block: int) -> list[Laun
 
     The process that starts first may have the better core to its end, so each tree starts first equally often.
     """
-    with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
+    with how.scratch("headway-turns-") as scratch, contextlib.ExitStack() as stack:
         sides: list[_Side] = []
         for where, what, environment, without in turns.in_order(places, block):
             own = Path(scratch) / str(len(sides))

@@ -51,7 +51,6 @@ _VALUED = {
     "-r",
     "--rootdir",
     "--confcutdir",
-    "--basetemp",
     "--import-mode",
     "--ignore",
 }
@@ -66,8 +65,9 @@ _NOT_OURS |= {
     "--cov-config",
     "--cov-fail-under",
 }
-_NOT_OURS |= {"--html", "--report-log"}
-"""Options with a value that concern the session and not a launch: output files, when to stop, distribution of work."""
+_NOT_OURS |= {"--html", "--report-log", "--basetemp"}
+"""Options with a value that concern the session and not a launch: output files, folders, when to stop, distribution of
+work."""
 _ALONE = {
     "-x",
     "--exitfirst",
@@ -94,6 +94,7 @@ _PREFIXES = (
     "--maxfail",
     "--numprocesses",
     "--dist",
+    "--basetemp",
 )
 LIMIT_S = 900
 """The most seconds that a launch may take; of two that take turns, the most from one turn to the next."""
@@ -139,6 +140,11 @@ class Launched:
         self.ends += one.ends
         for name, measured in one.measured.items():
             self.measured[name] = (*self.measured.get(name, ()), *measured)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all of its launches ended well and measured nothing, as those of a skipped test do."""
+        return bool(self.ends) and not any(end.measured or end.why for end in self.ends)
 
     @property
     def missing(self) -> dict[str, str]:
@@ -190,7 +196,7 @@ def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
     """Return the session's own options, without its files and without options that are not for a launch."""
     kept: list[str] = []
     skip, value = False, False
-    for one, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+    for one, following in zip(arguments, [*arguments, "-"][1:], strict=True):
         if skip:
             skip = False
         elif value or one in _VALUED:
@@ -229,6 +235,9 @@ class Launching:
         reference: Measure each benchmark beside the reference that sessions are compared by.
         say: Called with a line before each launch.
         least_s: The least time that one launch of each test takes, by the tests' options and the start of a process.
+        beside: The folder in which the launches' temporary files are, for a disk that the user has chosen; None means
+            the system's.
+        caches: pytest has its cache, and so the option that moves it.
     """
 
     arguments: Sequence[str]
@@ -239,13 +248,20 @@ class Launching:
     reference: bool
     say: Callable[[str], None]
     least_s: float = 0.0
+    beside: Path | None = None
+    caches: bool = True
+
+    def scratch(self, prefix: str) -> "tempfile.TemporaryDirectory[str]":
+        """Return a folder for launches' files, which its end removes."""
+        return tempfile.TemporaryDirectory(prefix=prefix, dir=self.beside)
 
     def command(self, test: str, scratch: Path) -> list[str]:
-        """Return the command of a launch of one test, which writes its answer into `scratch`."""
+        """Return the command of a launch of one test, which writes its answer and temporary files into `scratch`."""
         options = _options(self.arguments, self.positional)
         command = [*_python(), "-m", "pytest", *options, test, f"{CHILD_OPTION}={scratch / ANSWER}"]
         # More than one name of a test may reach the launch: `addopts` has effect there, too.
-        command += [f"{TEST_OPTION}={test}", "-o", f"cache_dir={scratch}/cache"]
+        command += [f"{TEST_OPTION}={test}", f"--basetemp={scratch / 'tmp'}"]
+        command += ["-o", f"cache_dir={scratch}/cache"] if self.caches else []
         command += ["--headway-trace"] * self.trace + ["--headway-with-reference"] * self.reference
         return [*command, *self.besides]
 
@@ -276,6 +292,10 @@ class Progress:
         file, _, name = test.partition("::")
         shown = f"{Path(file).name}::{name}"
         self._how.say(f"launch {self._done} of {self._every}{self._of_each}: {shown}{left}")
+
+    def leave_out(self, launches: int) -> None:
+        """Count so many launches less: those of a test that is launched no more."""
+        self._every -= launches
 
 
 def _about(time_s: float) -> str:
@@ -351,10 +371,10 @@ def launch_all(
     """
     found.update((test, Launched()) for test in tests)
     shuffler = random.Random(seed)
-    progress = Progress(how, len(tests), launches)
-    with tempfile.TemporaryDirectory(prefix="headway-launches-") as scratch:
-        for _ in range(launches):
-            for test in shuffler.sample(list(tests), len(tests)):
+    progress, left = Progress(how, len(tests), launches), list(tests)
+    with how.scratch("headway-launches-") as scratch:
+        for block in range(launches):
+            for test in shuffler.sample(left, len(left)):
                 progress.launch(test)
                 answer = Path(scratch) / ANSWER
                 answer.unlink(missing_ok=True)
@@ -364,6 +384,9 @@ def launch_all(
                     found[test].add(Launched.failed(f"killed after {LIMIT_S} s"))
                     continue
                 found[test].add(taken(answer, done))
+                if found[test].is_idle:
+                    left.remove(test)
+                    progress.leave_out(launches - block - 1)
 
 
 def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
