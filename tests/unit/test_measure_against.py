@@ -290,6 +290,20 @@ def test_a_second_signal_waits_for_the_removal_of_the_tree(tmp_path, monkeypatch
     assert len(git("worktree", "list", where=tmp_path).splitlines()) == 1
 
 
+def test_no_hook_of_the_users_runs_in_the_other_tree(tmp_path):
+    """A hook after a checkout may build, install or ask, and the checkout of the other tree is not the user's."""
+    git("init", "--quiet", ".", where=tmp_path)
+    git("commit", "--allow-empty", "--quiet", "-m", "one", where=tmp_path)
+    hook = tmp_path / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\npwd >> {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    with against.worktree("HEAD", tmp_path) as tree:
+        assert tree.there.is_dir()
+
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(("there", "launches"), [((), 1), (("test",), 3)])
 def test_a_skipped_test_is_launched_once_in_each_tree(tmp_path, monkeypatch, there, launches):
     """A test that ended well and measured nothing in both trees is launched no more; one of a single tree is."""

@@ -178,7 +178,9 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
     scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH)).resolve()
     there = scratch / "tree"
     try:
-        git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
+        # A hook of the user's may install, build or ask, and it knows nothing of this tree.
+        unhooked = ("-c", f"core.hooksPath={os.devnull}")
+        git(*unhooked, "worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
         yield Worktree(here, there)
     except BaseException:
         # The first error tells more, and the tree may not be there yet.
