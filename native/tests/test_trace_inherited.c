@@ -62,12 +62,42 @@ static void test_a_session_without_a_collector(void) {
     T_EQ(0, hw_trace_stop());
 }
 
+static void is_not_recorded(void) {
+    T_EQ(0, hw_trace_active()); /* an answer, and no endless wait for a thread that is not here */
+    T_EQ(HW__LOST, hw__session.inherited);
+    world_start("own.hwt");
+    T_EQ(1, hw_trace_active());
+    T_EQ(0, hw_trace_stop());
+}
+
+static void end_it(void) {
+    T_EQ(0, hw_trace_stop());
+    T_EQ(-ESRCH, hw_trace_stop());
+}
+
+/* The process is in the state in which it is for a moment when a thread cannot make the memory of a
+ * forked child; another thread forks at this moment. */
+static void fork_meanwhile(void) {
+    hw__session.header = NULL;
+    hw__session.control = NULL;
+    hw__session.inherited = HW__ADOPTING;
+    world_wait(world_raw_fork(is_not_recorded));
+    world_wait(world_raw_fork(end_it));
+}
+
+static void test_a_fork_while_the_memory_cannot_be_made(void) {
+    world_collect("failing.hwt");
+    world_wait(world_raw_fork(fork_meanwhile));
+    T_EQ(0, hw_trace_stop());
+}
+
 int main(void) {
     t_start();
     world_begin();
     world_enter();
     T_RUN(test_a_collected_session);
     T_RUN(test_a_session_without_a_collector);
+    T_RUN(test_a_fork_while_the_memory_cannot_be_made);
     world_leave();
     return 0;
 }

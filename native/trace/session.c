@@ -162,10 +162,15 @@ static void unmap(struct hw__header *header, const struct hw__mapped *mapped) {
     munmap(header, mapped->bytes);
 }
 
+/* The header is forgotten first: another thread may fork at any moment of a failing adoption, and
+ * the child must not find the address of what is unmapped. */
 static void drop(void) {
-    unmap(hw__session.header, &hw__session.mapped);
+    struct hw__header *header = hw__session.header;
     hw__session.header = NULL;
     hw__session.control = NULL;
+    if (header != NULL) {
+        unmap(header, &hw__session.mapped);
+    }
 }
 
 /* Writes the magic, as the last part of the header: a reader that finds it finds the rest. */
@@ -326,10 +331,11 @@ void hw__session_abandon(void) {
 }
 
 void hw__session_after_fork(void) {
-    if (hw__session.header == NULL || !hw__session.active) {
-        return;
+    /* Without a header, another thread of the parent was failing to adopt a session. The attempt is
+     * made again here, so that it ends. */
+    if (hw__session.active) {
+        atomic_store(&hw__session.inherited, HW__INHERITED);
     }
-    atomic_store(&hw__session.inherited, HW__INHERITED);
 }
 
 bool hw__session_adopt(void) {
@@ -339,6 +345,10 @@ bool hw__session_adopt(void) {
     uint32_t chunk_count = hw__session.chunk_count; /* make() sets it anew */
     int saved = errno;
     close_own(); /* the parent's descriptor */
+    if (parents == NULL) {
+        errno = saved;
+        return false;
+    }
     int error = -ENOTSUP;
     if (hw__session.door[0] != '\0' || chunk_count == 0) {
         hw__allowed_look_again(); /* for a filter that the program has installed since */
@@ -363,11 +373,11 @@ bool hw__session_adopt(void) {
             atomic_fetch_add_explicit(&parents_control->lost_children, 1, memory_order_relaxed);
         }
     }
-    unmap(parents, &parents_mapped);
     if (error != 0) {
-        hw__session.header = NULL;
+        hw__session.header = NULL; /* first: see drop() */
         hw__session.control = NULL;
     }
+    unmap(parents, &parents_mapped);
     errno = saved;
     return error == 0;
 }
