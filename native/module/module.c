@@ -137,9 +137,16 @@ static void *collected(void *module, void *arguments) {
     return number(hw_trace_collected_ns());
 }
 
-static void *memory_file(void *module, void *arguments) {
+static void *in_memory(void *module, void *arguments) {
     (void)module, (void)arguments;
-    return number(hw_trace_memory());
+    return number((int64_t)hw_trace_in_memory());
+}
+
+static void *others(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    uint64_t threads, holds;
+    hw_trace_others(&threads, &holds);
+    return Py_BuildValue("(LL)", (long long)threads, (long long)holds);
 }
 
 /* Arguments: (native id, name as bytes). */
@@ -417,7 +424,8 @@ static struct method methods[] = {
     {"active", active, METH_VARARGS, "hw_trace_active()."},
     {"path", path, METH_VARARGS, "hw_trace_path()."},
     {"collected", collected, METH_VARARGS, "hw_trace_collected_ns()."},
-    {"memory_file", memory_file, METH_VARARGS, "hw_trace_memory()."},
+    {"in_memory", in_memory, METH_VARARGS, "hw_trace_in_memory()."},
+    {"others", others, METH_VARARGS, "hw_trace_others()."},
     {"name", name, METH_VARARGS, "hw_trace_name()."},
     {"note", note, METH_VARARGS, "hw_trace_note()."},
     {"collection", collection, METH_VARARGS, "A function for gc.callbacks."},

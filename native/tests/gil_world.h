@@ -116,7 +116,7 @@ static inline struct hw_trace_options world_options(const char *door) {
 static inline int world_start_with(const char *name, const struct hw_trace_options *options) {
     int error = hw_trace_start(options);
     if (error == 0) {
-        collect_memory(world_path(name), hw_trace_memory());
+        collect_memory(world_path(name), hw__session.fd);
     }
     return error;
 }

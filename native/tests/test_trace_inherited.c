@@ -46,7 +46,7 @@ static void test_a_collected_session(void) {
 static void begin_own(void) {
     int64_t hold_ns, wait_ns;
     T_EQ(-ESRCH, hw_gil_longest(&hold_ns, &wait_ns));
-    T_EQ(-1, hw_trace_memory());
+    T_EQ(0, hw_trace_in_memory());
     T_EQ('\0', hw_trace_path()[0]);
     T_EQ(0, hw_trace_active());
     world_start("own.hwt");

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "headway/clock.h"
+#include "headway/trace.h"
 #include "trace/control.h"
 #include "trace/format.h"
 #include "trace/laps.h"
@@ -204,30 +205,21 @@ static int64_t take(struct queue *queue) {
     return item;
 }
 
-struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
-    struct stat status;
-    int seals = fcntl(memory, F_GET_SEALS);
-    if (fstat(memory, &status) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-        status.st_size < HW__HEADER_BYTES ||
-        status.st_size > (path != NULL ? (off_t)MOST_COLLECTED_BYTES : (off_t)1 << 40)) {
-        errno = EPROTO;
-        return NULL;
-    }
+/* Makes a collection of the memory that is mapped at `memory`, or unmaps it. Returns NULL with
+ * errno set on failure. */
+static struct hw_collection *open_mapped(void *memory, size_t bytes, int file, const char *path) {
     struct hw_collection *to = calloc(1, sizeof *to);
     if (to == NULL) {
+        munmap(memory, bytes);
         return NULL;
     }
     to->file = file;
     to->shared = path != NULL;
-    to->bytes = (size_t)status.st_size;
+    to->bytes = bytes;
     to->limit = INT64_MAX;
     to->short_ones.place = NO_PLACE;
-    to->memory = mmap(NULL, to->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-    if (to->memory == MAP_FAILED) {
-        free(to);
-        return NULL;
-    }
-    to->header = (struct hw__header *)to->memory;
+    to->memory = memory;
+    to->header = memory;
     to->control = hw__control_of(to->header);
     bool fits = check(to);
     if (fits) {
@@ -245,10 +237,30 @@ struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
         (void)!ftruncate(file, FILE_CHUNKS_OFFSET);
     }
     if (path != NULL) {
-        size_t bytes = strnlen(path, HW__FILE_BYTES - 1);
-        memcpy(to->control->file, path, bytes);
+        size_t length = strnlen(path, HW__FILE_BYTES - 1);
+        memcpy(to->control->file, path, length);
     }
     return to;
+}
+
+struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
+    struct stat status;
+    int seals = fcntl(memory, F_GET_SEALS);
+    if (fstat(memory, &status) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+        status.st_size < HW__HEADER_BYTES ||
+        status.st_size > (path != NULL ? (off_t)MOST_COLLECTED_BYTES : (off_t)1 << 40)) {
+        errno = EPROTO;
+        return NULL;
+    }
+    size_t bytes = (size_t)status.st_size;
+    void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    return mapping == MAP_FAILED ? NULL : open_mapped(mapping, bytes, file, path);
+}
+
+struct hw_collection *hw_collect_open_kept(const struct hw_trace_kept *kept, int file) {
+    /* With an old length of 0, a second mapping is made, of the whole memory. */
+    void *mapping = mremap(kept->page, 0, kept->bytes, MREMAP_MAYMOVE);
+    return mapping == MAP_FAILED ? NULL : open_mapped(mapping, kept->bytes, file, NULL);
 }
 
 uint64_t hw_collect_family(const struct hw_collection *collection) {

@@ -67,6 +67,19 @@ static struct layout lay_out(uint32_t chunk_count) {
     return layout;
 }
 
+/* Moves a file to a descriptor above those of the standard streams: where the program has closed
+ * its stderr, a library of its own may still write to descriptor 2. Returns the descriptor, or a
+ * negative errno, with the file closed. */
+static int above_streams(int fd) {
+    if (fd > STDERR_FILENO) {
+        return fd;
+    }
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    int error = -errno;
+    close(fd);
+    return moved < 0 ? error : moved;
+}
+
 /* Makes a memory file that keeps its size. Returns its descriptor, or a negative errno. */
 static int make_file(size_t bytes) {
     if (!hw__allowed(HW__CALL_MEMFD)) {
@@ -75,6 +88,10 @@ static int make_file(size_t bytes) {
     int fd = memfd_create("headway", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
         return -(HW_TRACE_NO_MEMFD + errno);
+    }
+    fd = above_streams(fd);
+    if (fd < 0) {
+        return fd;
     }
     if (ftruncate(fd, (off_t)bytes) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
@@ -316,6 +333,20 @@ static void close_own(void) {
         close(hw__session.fd);
     }
     hw__session.fd = -1;
+}
+
+int hw__session_keep(struct hw_trace_kept *kept) {
+    if (!hw__allowed(HW__CALL_MREMAP)) {
+        return -EPERM;
+    }
+    /* With an old length of 0, a second mapping of the same memory is made (see map_more()). */
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *mapping = mremap(hw__session.header, 0, page, MREMAP_MAYMOVE);
+    if (mapping == MAP_FAILED) {
+        return -errno;
+    }
+    *kept = (struct hw_trace_kept){mapping, hw__session.bytes, hw__session.id};
+    return 0;
 }
 
 void hw__session_close(void) {

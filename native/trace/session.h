@@ -9,7 +9,7 @@
  * - A collected session hands its memory to a collector, another process, which writes the file and
  *   outlives this process (headway/collect.h).
  * - A session that is not collected keeps its newest events in memory, for callers that ask for
- *   them (hw_trace_memory()).
+ *   them (hw_trace_keep()).
  * - A session without chunks only counts.
  *
  * Crash: the memory lives on with the collector.
@@ -31,6 +31,7 @@
 #include <sys/types.h>
 
 #include "base/parts.h"
+#include "headway/trace.h"
 #include "trace/control.h"
 #include "trace/format.h"
 
@@ -79,7 +80,8 @@ struct hw__session {
      * events, in a free-threaded build; these are dropped. */
     _Atomic int inherited;
     char door[HW__DOOR_BYTES]; /* path of the collector's socket; "": there is no collector */
-    /* The memory's descriptor, in a session without a collector, for others to find; else -1. */
+    /* The memory's descriptor, in a session without a collector, for `headway top` to find; else
+     * -1. No recording is read through it: see hw_trace_keep(). */
     int fd;
     /* The device of the memory that `fd` was opened for: the program may have closed `fd`, and have
      * a file of its own there by now. */
@@ -118,6 +120,10 @@ void hw__session_note_policy(const char *name);
 /* Writes into the header that the policy has ended, unless it had ended before. With the registry's
  * lock held. */
 void hw__session_note_policy_end(void);
+
+/* Maps the beginning of the memory once more, so that the memory outlives the session. With the
+ * registry's lock held. Returns 0 or a negative errno. */
+int hw__session_keep(struct hw_trace_kept *kept);
 
 /* Ends the session: writes its end time, and unmaps the memory. No hook may be writing: see
  * hw_trace_stop(). */

@@ -16,6 +16,9 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/lease.h"
 #include "base/lock.h"
@@ -352,7 +355,45 @@ int64_t hw_trace_collected_ns(void) {
     return until_ns;
 }
 
-int hw_trace_memory(void) { return has_own_session() ? hw__session.fd : -1; }
+/* Returns whether there is a session of this process, without a collector. The registry's lock must
+ * be held. */
+static bool is_in_memory(void) { return has_own_session() && hw__session.door[0] == '\0'; }
+
+uint64_t hw_trace_in_memory(void) {
+    hw__registry_lock();
+    uint64_t number = is_in_memory() ? atomic_load(&hw__session.id) : 0;
+    hw__registry_unlock();
+    return number;
+}
+
+int hw_trace_keep(struct hw_trace_kept *kept) {
+    hw__registry_lock();
+    int error = is_in_memory() ? hw__session_keep(kept) : -ESRCH;
+    hw__registry_unlock();
+    return error;
+}
+
+void hw_trace_let_go(struct hw_trace_kept *kept) {
+    munmap(kept->page, (size_t)sysconf(_SC_PAGESIZE));
+    kept->page = NULL;
+}
+
+int hw_trace_others(uint64_t *threads, uint64_t *holds) {
+    *threads = *holds = 0;
+    hw__registry_lock();
+    bool there = has_own_session();
+    if (there) {
+        uint32_t serials = atomic_load(&hw__session.header->thread_count);
+        int32_t me = (int32_t)syscall(SYS_gettid);
+        *threads = serials;
+        for (uint32_t i = 0; i < serials && i < HW__MAX_THREADS; i++) {
+            const struct hw__slot *slot = &hw__session.slots[i];
+            *holds += slot->tid == me ? 0 : atomic_load(&slot->holds);
+        }
+    }
+    hw__registry_unlock();
+    return there ? 0 : -ESRCH;
+}
 
 void hw_trace_name(int32_t tid, const char *name) {
     if (!hw__registry_lock_beside_forks()) {

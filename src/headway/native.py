@@ -7,6 +7,7 @@ inside launches, where the agent binds the functions that they need.
 import ctypes
 import functools
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -31,6 +32,7 @@ __all__ = [
     "CalibrationPlan",
     "Collection",
     "CollectionState",
+    "KeptMemory",
     "Laps",
     "LateLap",
     "Policy",
@@ -315,11 +317,23 @@ class LateLap:
     """The id in the file of the stack at which it yielded the GIL then."""
 
 
+class _Kept(ctypes.Structure):
+    """struct hw_trace_kept of native/include/headway/trace.h."""
+
+    _fields_ = (("page", ctypes.c_void_p), ("bytes", ctypes.c_uint64), ("session", ctypes.c_uint64))
+
+
 @functools.cache
 def _collecting() -> ctypes.CDLL:
     library = ctypes.CDLL(str(library_path()), use_errno=True)
     library.hw_collect_open.restype = ctypes.c_void_p
     library.hw_collect_open.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
+    library.hw_collect_open_kept.restype = ctypes.c_void_p
+    library.hw_collect_open_kept.argtypes = [ctypes.POINTER(_Kept), ctypes.c_int]
+    library.hw_trace_keep.argtypes = [ctypes.POINTER(_Kept)]
+    library.hw_trace_let_go.restype = None
+    library.hw_trace_let_go.argtypes = [ctypes.POINTER(_Kept)]
+    library.hw_trace_in_memory.restype = ctypes.c_uint64
     library.hw_collect_family.restype = ctypes.c_uint64
     library.hw_collect_family.argtypes = [ctypes.c_void_p]
     library.hw_collect_began.restype = None
@@ -360,14 +374,46 @@ def _collecting() -> ctypes.CDLL:
     return library
 
 
+class KeptMemory:
+    """The memory of this process's present recording, which has no collector; kept also after the recording's end.
+
+    The memory is mapped. A descriptor would be the program's to close, and its number might be another file's by then.
+    """
+
+    def __init__(self) -> None:
+        """Keep the memory as long as this object is there.
+
+        Raises:
+            OSError: There is no such recording (ESRCH), or the memory cannot be mapped.
+            NativeError: The library is missing or does not fit.
+        """
+        self._library, self._kept = _collecting(), _Kept()
+        pointer = ctypes.byref(self._kept)
+        failed = self._library.hw_trace_keep(pointer)
+        if failed:
+            raise OSError(-failed, os.strerror(-failed))
+        weakref.finalize(self, self._library.hw_trace_let_go, pointer).atexit = False
+
+    @property
+    def is_present(self) -> bool:
+        """Whether the recording goes on."""
+        return bool(self._library.hw_trace_in_memory() == self._kept.session)
+
+    @property
+    def as_parameter(self) -> "ctypes._CArgObject":
+        """A pointer to struct hw_trace_kept."""
+        return ctypes.byref(self._kept)
+
+
 class Collection:
     """Copies what a process records from the process's memory to a file (native/include/headway/collect.h)."""
 
-    def __init__(self, memory: int, file: int, path: Path | None = None) -> None:
+    def __init__(self, memory: int | KeptMemory, file: int, path: Path | None = None) -> None:
         """Map the memory.
 
         Args:
-            memory: The descriptor that the process sent; the caller keeps it and closes it.
+            memory: The descriptor that the process sent, which the caller keeps and closes; or this process's own memory,
+                which is not collected while it fills.
             file: The descriptor of the file; the caller keeps it, and must keep it open as long as the collection.
             path: The path of the file, which the process is told; None: the memory is not collected while it fills.
 
@@ -376,7 +422,10 @@ class Collection:
             NativeError: The library is missing or does not fit.
         """
         self._library = _collecting()
-        self._pointer = self._library.hw_collect_open(memory, file, None if path is None else os.fsencode(path))
+        if isinstance(memory, KeptMemory):
+            self._pointer = self._library.hw_collect_open_kept(memory.as_parameter, file)
+        else:
+            self._pointer = self._library.hw_collect_open(memory, file, None if path is None else os.fsencode(path))
         if not self._pointer:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))

@@ -2,13 +2,11 @@
 
 import itertools
 import sys
-import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from headway_agent import proc
 from headway_agent.strangers import holds as agent
@@ -16,7 +14,6 @@ from headway_agent.strangers import holds as agent
 from headway.advice import holds
 from headway.advice.asking import Answer
 from headway.advice.target import parse_target
-from headway.traces import format as hwt
 
 
 class AlwaysHeld:
@@ -200,26 +197,6 @@ def test_the_kernel_tells_how_long_a_thread_waited_for_a_core(monkeypatch):
     assert proc.queued_ns() == 4000
     monkeypatch.setattr(proc, "read", lambda path: "")
     assert proc.queued_ns() == 0
-
-
-def test_a_hold_of_another_thread_is_seen_in_the_recorders_memory(tmp_path):
-    """A new thread, and an acquire of one that was there, are other threads' holds; this thread's own acquires are not."""
-    slots = np.zeros(2, hwt.SLOT_DTYPE)
-    slots["tid"] = threading.get_native_id(), 1
-    header = np.zeros(1, hwt.HEADER_DTYPE)
-    header["slot_count"], header["slot_bytes"], header["slots_offset"] = 2, hwt.SLOT_DTYPE.itemsize, header.nbytes
-    path = tmp_path / "memory"
-    path.write_bytes(header.tobytes() + slots.tobytes())
-    memory = np.memmap(path, np.uint8, "r+")
-    header, slots = memory[: header.nbytes].view(hwt.HEADER_DTYPE), memory[header.nbytes :].view(hwt.SLOT_DTYPE)
-    seen = []
-    with path.open("rb") as file:
-        for counters, name, place in ((slots, "holds", 0), (slots, "holds", 1), (header, "thread_count", 0)):
-            others = agent._Others(SimpleNamespace(memory_file=file.fileno()))
-            counters[name][place] += 1
-            memory.flush()
-            seen.append(others.took())
-    assert seen == [False, True, True]
 
 
 def test_a_line_that_once_paused_has_no_long_operation_in_c():

@@ -25,6 +25,7 @@ OURS = {
     "headway.native._Option": ("headway/policy.h", "hw_policy_option"),
     "headway.native._Policy": ("headway/policy.h", "hw_policy"),
     "headway.native._State": ("headway/collect.h", "hw_collect_state"),
+    "headway.native._Kept": ("headway/trace.h", "hw_trace_kept"),
     "headway.native._Lap": ("headway/collect.h", "hw_lap"),
     "headway.native._Laps": ("headway/collect.h", "hw_laps"),
     "headway.native._Look": ("headway/collect.h", "hw_look"),

@@ -42,6 +42,14 @@ struct hw_collect_state {
  * is larger than a collected process would make it, or could shrink. */
 HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *path);
 
+struct hw_trace_kept;
+
+/* Maps a memory that this process has kept (headway/trace.h), as hw_collect_open() does without a
+ * path.
+ *
+ * Returns NULL with errno set on failure. */
+HW_API struct hw_collection *hw_collect_open_kept(const struct hw_trace_kept *kept, int file);
+
 /* Returns the family of the process, as the process reports it. */
 HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
 

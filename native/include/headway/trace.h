@@ -93,9 +93,33 @@ HW_API const char *hw_trace_path(void);
  * file, or 0 if none are. */
 HW_API int64_t hw_trace_collected_ns(void);
 
-/* Returns the descriptor of the memory of a session without a collector, or -1. The session owns
- * the descriptor: a caller that reads the memory after the session's end must duplicate it. */
-HW_API int hw_trace_memory(void);
+/* Returns the number of the session if it has no collector, or 0. No other session of this process
+ * has the same number. Any thread may call this function. */
+HW_API uint64_t hw_trace_in_memory(void);
+
+/* The memory of a session without a collector, kept beyond the session's end. It is kept by a
+ * mapping and not by a descriptor, which the program might close. */
+struct hw_trace_kept {
+    void *page;       /* the beginning of the memory */
+    uint64_t bytes;   /* of the whole memory */
+    uint64_t session; /* as of hw_trace_in_memory() */
+};
+
+/* Keeps the memory of the present session for hw_collect_open_kept(), until hw_trace_let_go(). Any
+ * thread may call this function.
+ *
+ * Returns 0 or a negative errno: -ESRCH if there is no session without a collector, -EPERM if a
+ * filter forbids mremap(), -ENOMEM. */
+HW_API int hw_trace_keep(struct hw_trace_kept *kept);
+
+/* Undoes hw_trace_keep(). A forked child does so for itself. */
+HW_API void hw_trace_let_go(struct hw_trace_kept *kept);
+
+/* Tells how many threads the session has seen, and how often threads other than the calling one
+ * have acquired a GIL. If both are as before, no other thread has had a GIL meanwhile.
+ *
+ * Returns 0, or -ESRCH if there is no session. */
+HW_API int hw_trace_others(uint64_t *threads, uint64_t *holds);
 
 /* Sets the name that Python gives a thread, from now on. `name` is UTF-8. Does nothing without a
  * session, or while another thread forks: the name is then not recorded.

@@ -9,7 +9,6 @@ nothing where none are kept, as behind a trace's collector.
 
 import contextlib
 import errno
-import fcntl
 import os
 import selectors
 import socket
@@ -22,6 +21,7 @@ from typing import Self, final
 
 from headway.errors import RecordingError
 from headway.live.channel import DOOR, make_folder_again, private_folder
+from headway.live.descriptors import above_streams
 
 __all__ = ["HELLO_MAGIC", "PROCESS_MEMORY_BYTES", "Door", "Reception", "watch_process"]
 
@@ -145,14 +145,8 @@ def _listening_at(path: Path) -> socket.socket:
 
 
 def _beyond_the_streams(one: socket.socket) -> socket.socket:
-    """Return the socket with a number above those of the standard streams, which a process that inherits it may replace.
-
-    A service may be started with its standard streams closed: the next descriptors have their numbers then.
-    """
-    if one.fileno() > 2:
-        return one
-    with one:
-        return socket.socket(fileno=fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+    """Return the socket with a number above those of the standard streams, which a process that inherits it may replace."""
+    return socket.socket(fileno=above_streams(one.detach()))
 
 
 @final

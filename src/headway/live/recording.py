@@ -7,6 +7,9 @@ read, because the watcher has the events; a line on stderr says so.
 
 A recording of ours stays in memory, where new events replace the oldest. The recording is written to a file when it is
 read, and at the end. A forked child has a copy of our objects, but neither writes nor removes the files of its parent.
+
+The program may close all descriptors meanwhile, and the numbers may be those of its own files then. So we keep none: the
+memory is mapped, and a recording is known by its number.
 """
 
 import contextlib
@@ -25,9 +28,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, final
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, RecordedError, Recorder
 from headway.errors import RecordingError, UsageError
+from headway.live.descriptors import above_streams
 from headway.live.files import began_realtime_ns, check_new
 from headway.live.own_recorder import present_recorder, session_lock, the_recorder
-from headway.native import Collection
+from headway.native import Collection, KeptMemory
 
 if TYPE_CHECKING:
     from headway.traces.analysis import Analysis
@@ -113,6 +117,11 @@ def _name_new(file: Path, name: Path) -> None:
         file.replace(name)
 
 
+def _open(name: str, flags: int) -> int:
+    """Open a file that only its owner may read."""
+    return above_streams(os.open(name, flags, 0o600))
+
+
 def _say(text: str) -> None:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # None, broken or closed: the program goes on
         sys.stderr.write(f"headway: process {os.getpid()}: {text}\n")
@@ -129,39 +138,33 @@ class _Memory:
 
     def __init__(self, recorder: Recorder, max_bytes: int) -> None:
         """Start it. Raises RecordingError, OSError."""
-        self.users = 0
+        self._users = 0
         self._recorder, self._pid = recorder, os.getpid()
         self._counted = recorder.counts_only
         recorder.stop()
         try:
             _start(recorder, max_bytes)
-            self._file = os.dup(recorder.memory_file)
+            self._kept: KeptMemory | None = KeptMemory()
         except BaseException:
             self._count_again()
             raise
 
     def goes_on(self) -> bool:
         """Tell whether it is the present recording of this process: another command may have ended it."""
-        memory = self._recorder.memory_file
-        is_used = self.users > 0 and self._pid == os.getpid()
-        return is_used and memory >= 0 and os.path.sameopenfile(memory, self._file)
+        return self._kept is not None and self._pid == os.getpid() and self._kept.is_present
 
-    def join(self) -> int:
-        """Count a further user; return a descriptor of the memory that the user closes. Raises OSError."""
-        self.users += 1
-        try:
-            return os.dup(self._file)
-        except OSError:
-            self.leave()
-            raise
+    def join(self) -> KeptMemory | None:
+        """Count a further user of a recording that goes on; return its memory."""
+        self._users += 1
+        return self._kept
 
     def leave(self) -> None:
         """Count a user less; the last one ends the recording, after which its memory has all events."""
-        if self.users == 1:
+        self._users -= 1
+        if self._users == 0:
             if self.goes_on():
                 self._count_again()
-            os.close(self._file)
-        self.users -= 1
+            self._kept = None
 
     def _count_again(self) -> None:
         self._recorder.stop()
@@ -173,15 +176,24 @@ class _Memory:
 _present: _Memory | None = None
 
 
-def _join(recorder: Recorder, max_bytes: int) -> tuple[_Memory | None, int]:
-    """Return the recording of ours that a `with` uses, and a descriptor of its memory.
+def _forget() -> None:
+    """Let go of the recording of the parent, in a forked child."""
+    global _present  # noqa: PLW0603
+    _present = None
 
-    None, and -1 for a collected recording: another's recording is going on.
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _join(recorder: Recorder, max_bytes: int) -> tuple[_Memory | None, KeptMemory | None]:
+    """Return the recording of ours that a `with` uses, and its memory. Raises RecordingError, OSError.
+
+    None for both in a collected recording, and for the first if another's recording is going on.
     """
     global _present  # noqa: PLW0603 there is one per process
     if _present is None or not _present.goes_on():
         if recorder.active and not recorder.counts_only:
-            return None, os.dup(recorder.memory_file) if recorder.memory_file >= 0 else -1
+            return None, KeptMemory() if recorder.in_memory else None
         _present = _Memory(recorder, max_bytes)
     return _present, _present.join()
 
@@ -196,8 +208,8 @@ class Recording:
         self._pid = 0
         """The process that has entered the `with`."""
         self._ours: _Memory | None = None
-        self._memory = -1
-        """A descriptor of the recording's memory; -1 if a collector has it, or after the end."""
+        self._memory: KeptMemory | None = None
+        """The recording's memory; None if a collector has it, or after the end."""
         self._is_collected = False
         self._since_ns = 0
         self._until_ns: int | None = None
@@ -216,7 +228,7 @@ class Recording:
                 self._ours, self._memory = _join(recorder, self._max_bytes)  # last: what it starts must be ended
             except OSError as error:
                 raise RecordingError(f"this process cannot be recorded: {error.strerror}") from error
-            self._is_collected = self._memory < 0
+            self._is_collected = self._memory is None
             self._path = Path(recorder.path) if self._is_collected else path
             if recorder.path == WATCHED:
                 _say_watched()
@@ -234,7 +246,7 @@ class Recording:
                 if self._wanted is not None and not is_parents and self._path != Path(WATCHED):
                     self._take_over(self._path, self._wanted)
             elif is_parents:
-                os.close(self._memory)
+                self._ours = self._memory = None
             else:
                 self._end()
         except RecordingError as error_at_end:
@@ -249,8 +261,7 @@ class Recording:
                     self._ours.leave()
                 self._save()
             finally:
-                os.close(self._memory)
-                self._memory = -1
+                self._ours = self._memory = None
 
     def _temporary(self) -> Path:
         """Return the path of a new file, whose folder is removed together with this object."""
@@ -265,10 +276,13 @@ class Recording:
         return not self._is_collected and self._pid not in (0, os.getpid())
 
     def _save(self) -> None:
-        """Write the events that are in memory now to our file. Raises RecordingError."""
+        """Write the events that are in memory now to our file, if no collector has them. Raises RecordingError."""
+        memory = self._memory
+        if memory is None:
+            return
 
         def copy(file: BinaryIO) -> None:
-            collection = Collection(self._memory, file.fileno())
+            collection = Collection(memory, file.fileno())
             try:
                 collection.began(began_realtime_ns(self._pid))
                 number = collection.copy().error
@@ -294,7 +308,7 @@ class Recording:
         beside = self._path.with_name(f".headway-{os.urandom(8).hex()}")
         try:
             try:
-                with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                with open(beside, "xb", opener=_open) as file:
                     copy(file)
                     status = os.fstat(file.fileno())
                 if self._saved is None:
@@ -316,7 +330,7 @@ class Recording:
 
     def _bring_up_to_date(self) -> None:
         """Make our file contain all that was recorded up to now. Raises RecordingError."""
-        if self._memory >= 0:
+        if self._memory is not None:
             with session_lock:
                 self._save()
             return

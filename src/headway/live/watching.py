@@ -231,7 +231,7 @@ os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-d
 def _is_watched(recorder: Recorder) -> bool:
     """Tell whether a watcher, and neither a trace's collector nor this process itself, has the events."""
     # The watcher says who it is a moment after the recording has begun.
-    return recorder.active and not recorder.counts_only and recorder.memory_file < 0 and recorder.path in {"", WATCHED}
+    return recorder.active and not recorder.counts_only and not recorder.in_memory and recorder.path in {"", WATCHED}
 
 
 def watch(

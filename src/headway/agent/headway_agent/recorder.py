@@ -242,9 +242,13 @@ class Recorder:
         return self._library.collected()
 
     @property
-    def memory_file(self):
-        """The descriptor of the memory of a session without a collector, closed with the session; otherwise -1."""
-        return self._library.memory_file()
+    def in_memory(self):
+        """The number of the session, which no other one has, if it has no collector; otherwise 0."""
+        return self._library.in_memory()
+
+    def others(self):
+        """Return what changes when another thread than the calling one takes a GIL; always the same without a session."""
+        return self._library.others()
 
     def times(self):
         """Return (held, waited) of the calling thread so far, in nanoseconds; (0, 0) without a session."""

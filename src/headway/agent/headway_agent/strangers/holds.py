@@ -16,11 +16,8 @@ GIL, too, but neither its function nor its line is the cause: the system's accou
 
 import functools
 import itertools
-import mmap
 import os
-import struct
 import sys
-import threading
 import time
 import types
 
@@ -60,10 +57,6 @@ An input that holds longer than the others does so each time, so fewer holds are
 _STALE_NS = 1_000_000
 """The thread's waits for a core are asked for this often, beyond long holds; asking takes some microseconds."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
-_HEADER = struct.Struct("<64xIIQ52xI")
-"""The fields slot_count, slot_bytes, slots_offset and thread_count of the recorder's memory (native/trace/format.h)."""
-_SLOT = struct.Struct("<8xi12xQ")
-"""The fields tid and holds of a thread's slot there."""
 
 
 def look(job, talk):
@@ -85,13 +78,14 @@ def look(job, talk):
     task(*arguments.at(0))
     # Threads that only the imports, the inputs or the first calls needed are none of the function.
     sampler = Sampler()
-    started, others = _thread_starts(), _Others(recorder)
+    started, others = _thread_starts(), recorder.others()
     exact = _exactly(recorder, task, arguments)
     counts = sampler.end()
     if arguments.are_made:
         # The samples have the user's function of inputs in them, too.
         counts = {}
-    if started or others.took():
+    # Python hears of no thread that a library starts.
+    if started or others != recorder.others():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S), _place_of(function))
@@ -115,25 +109,6 @@ def _thread_starts():
     if hasattr(sys, "addaudithook"):
         sys.addaudithook(heard)
     return started
-
-
-class _Others:
-    """Tells whether another thread than this one has taken the GIL: Python hears of no thread that a library starts."""
-
-    def __init__(self, recorder):
-        # The function may close the descriptor.
-        self._memory = mmap.mmap(recorder.memory_file, 0, access=mmap.ACCESS_READ)
-        self._before = self._counted()
-
-    def took(self):
-        """Return whether another thread has taken the GIL since this object was made."""
-        return self._counted() != self._before
-
-    def _counted(self):
-        count, size, offset, threads = _HEADER.unpack_from(self._memory)
-        slots = [_SLOT.unpack_from(self._memory, offset + place * size) for place in range(count)]
-        # Another thread may take over the slot of one that has ended, but not its number.
-        return threads, [holds for tid, holds in slots if tid != threading.get_native_id()]
 
 
 class _Arguments:
