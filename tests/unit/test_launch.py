@@ -198,3 +198,32 @@ def test_no_policy_is_none_whatever_the_environment_names():
     assert not outer.keys() & scheduled_environment(None, base=outer).keys()
     found = scheduled_environment("fair", base=outer)
     assert (found["HEADWAY_POLICY"], found["HEADWAY_POLICY_OPTIONS"]) == ("fair", "")
+
+
+@pytest.mark.parametrize("command", ["run", "trace", "watch"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "mm", "--", "a"],
+        ["-m", "mm", "a", "--", "-b"],
+        ["-m", "mm", "a", "--", "b", "--", "c"],
+        ["-m", "mm", "--", "--"],
+        ["-m", "mm", "a", "--"],
+        ["-m", "--", "a"],
+        ["-c", "C", "-x", "--", "c"],
+        ["-c", "C", "--"],
+        ["-c", "", "--", "-c"],
+    ],
+)
+def test_a_modules_double_dash_is_its_own(command, words):
+    """The arguments of a module and of code begin right behind it, as Python's own, with every `--` among them."""
+    assert program(_parse([command, *words]))[0][1:] == words
+
+
+def test_the_double_dash_before_a_program_is_ours(monkeypatch, tmp_path):
+    """The first `--` ends our own options, and a script gets each further one."""
+    monkeypatch.chdir(tmp_path)
+    Path("app.py").touch()
+
+    for words in (["--", "app.py", "--", "a"], ["app.py", "--", "a"]):
+        assert program(_parse(["run", *words]))[0][1:] == ["app.py", "--", "a"]

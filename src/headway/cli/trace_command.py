@@ -99,7 +99,9 @@ def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
         python = executable_of(python)
     given = {"-m": arguments.module, "-c": arguments.code, "": arguments.program}
     option, words = next((option, words) for option, words in given.items() if words is not None)
-    if words[:1] == ["--"]:
+    if option:  # argparse ends an option's words at a `--`, which is the program's
+        words = [*words, *arguments.program]
+    elif words[:1] == ["--"]:
         words = words[1:]
     return launch.command_line(words, option=option, python=python)
 
