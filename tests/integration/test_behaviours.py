@@ -23,7 +23,7 @@ from behaviours_program import FACTS
 from real_programs import LIMIT_S, SOME, bare
 
 from headway.agent import STARTUP_PATH
-from headway.live.files import wait_until_finished
+from headway.live.files import lock_path, wait_until_finished
 
 PROGRAM = str(Path(__file__).with_name("behaviours_program.py"))
 HEADWAY = str(Path(sys.executable).with_name("headway"))
@@ -315,9 +315,12 @@ for closed in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)):
 
 
 def quiet(case, *arguments, **options):
-    """Run with a stderr that may be closed, where our line is missing, too."""
+    """Run with a stderr that may be closed, where our line is missing, too; the trace is finished all the same."""
     with case.start(*arguments, **options) as process:
         out, err = process.communicate(timeout=LIMIT_S)
+    case.close()
+    assert case.file.exists() == (case.how == "trace")
+    assert not lock_path(case.file).exists()
     return process.returncode, out, case.without_ours(err) if err.startswith(SAID.encode()) else err
 
 

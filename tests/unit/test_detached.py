@@ -58,6 +58,22 @@ def test_what_a_command_prints_instead_of_an_id_is_the_reason(code, said):
         os.close(kept)
 
 
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "not inherited"])
+def test_a_command_has_a_stderr(is_closed):
+    """A command that would begin without stderr has /dev/null there, and no file that it opens counts as its stderr."""
+    code = "import os; print(int(os.path.samestat(os.fstat(2), os.stat(os.devnull))))"
+    kept, stderr = os.open(os.devnull, os.O_RDONLY), os.dup(2)
+    try:
+        os.close(2) if is_closed else os.set_inheritable(2, False)
+        found = start_detached([sys.executable, "-I", "-S", "-c", code], kept, {}, 60)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(kept)
+
+    assert found == 1
+
+
 def test_a_limit_of_processes_is_named(monkeypatch, capfd):
     """The process between us and the detached one tells by its status that it could start none; a watcher says so."""
     monkeypatch.setattr(module.os, "fork", lambda: 1 << 30)

@@ -1,5 +1,6 @@
 """Print data to stdout and messages to stderr. rich is imported only to print a table, never to start a lab."""
 
+import contextlib
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ __all__ = [
     "check_outputs",
     "complain",
     "discard_output",
+    "occupy_streams",
     "print_json",
     "print_list",
     "print_plain",
@@ -35,6 +37,19 @@ _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
 _UNLIMITED = 10_000
 _TELL_S = 2.0
+_STDERR = 2
+
+
+def occupy_streams() -> None:
+    """Open /dev/null in the place of each standard stream that is closed, until exec().
+
+    A file of ours would get the descriptor otherwise, and count as the stream. A program that this process becomes, or
+    starts, finds the stream closed, as it would without us.
+    """
+    with contextlib.suppress(OSError):  # there is no /dev/null, or no room for one more file
+        while (nothing := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= _STDERR:
+            pass
+        os.close(nothing)
 
 
 def say(text: str) -> None:

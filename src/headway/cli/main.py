@@ -191,6 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     wanted = words[0] if words else None
+    console.occupy_streams()
     if wanted in _BECOME and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # This process is about to become the program, so Ctrl-C must do now what it would do to the program.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -174,6 +174,7 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
+                stderr=_inherited_stderr(),
                 pass_fds=[kept],
                 env=env,
                 timeout=timeout_s,
@@ -208,6 +209,17 @@ def start_detached(command: list[str], kept: int, env: dict[str, str], timeout_s
         return _id_of(os.read(reading, _MOST_REASON_BYTES))
     finally:
         os.close(reading)
+
+
+def _inherited_stderr() -> int | None:
+    """Return the `stderr` of a subprocess that inherits ours, and has /dev/null if it would find stderr closed.
+
+    A file of its own would get the descriptor otherwise, and count as stderr.
+    """
+    with contextlib.suppress(OSError):
+        if os.get_inheritable(2):
+            return None
+    return subprocess.DEVNULL
 
 
 def _reap() -> None:
