@@ -13,9 +13,10 @@ from real_programs import LIMIT_S
 
 from headway.advice.asking import ask
 from headway.advice.elsewhere import places
-from headway.advice.examined import examine, missing_module, refuse
+from headway.advice.examined import examine, missing_module
 from headway.advice.holds import Holds, look
 from headway.advice.observing import observed
+from headway.advice.refused import refuse
 from headway.advice.session import CALLS
 from headway.advice.target import parse_target, with_inputs, with_json
 from headway.errors import UsageError

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from advised_app import CORES, interpreter, made
 
-from headway.advice.examined import examine, refuse
+from headway.advice.examined import examine
+from headway.advice.refused import refuse
 from headway.advice.target import parse_target, with_inputs, with_json
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -4,8 +4,9 @@ import pytest
 from advised_app import CORES, interpreter, made
 from real_programs import LIMIT_S
 
-from headway.advice.examined import examine, refuse
+from headway.advice.examined import examine
 from headway.advice.holds import Holds, look
+from headway.advice.refused import refuse
 from headway.advice.session import CALLS
 from headway.advice.target import parse_target, with_inputs
 from headway.host.machine import this_machine

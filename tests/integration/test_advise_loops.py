@@ -5,7 +5,8 @@ from advised_app import CORES, FOUND, interpreter, made
 from real_programs import LIMIT_S
 
 from headway.advice.course import _notes
-from headway.advice.examined import examine, refuse
+from headway.advice.examined import examine
+from headway.advice.refused import refuse
 from headway.advice.target import parse_target
 from headway.host.interpreters import select
 

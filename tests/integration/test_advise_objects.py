@@ -4,8 +4,9 @@ import pytest
 from advised_app import CORES, interpreter, made
 from real_programs import LIMIT_S
 
-from headway.advice.examined import examine, refuse
+from headway.advice.examined import examine
 from headway.advice.observing import observed
+from headway.advice.refused import refuse
 from headway.advice.target import parse_target, with_inputs, with_json
 from headway.errors import UsageError
 

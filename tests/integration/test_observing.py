@@ -15,8 +15,9 @@ from advised_app import CORES, interpreter
 from real_programs import LIMIT_S
 from waiting import wait_for
 
-from headway.advice.examined import examine, refuse
+from headway.advice.examined import examine
 from headway.advice.observing import observed
+from headway.advice.refused import refuse
 from headway.advice.target import parse_target
 from headway.errors import UsageError
 

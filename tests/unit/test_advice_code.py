@@ -39,13 +39,17 @@ class result:
 """
 
 
-def function_of(kind, *, by_name=False, inputs=2, changes_arguments=False, pickle_s=1e-5, unpicklable=()) -> Any:
+def function_of(
+    kind, *, by_name=False, inputs=2, changes_arguments=False, pickle_s=1e-5, unpicklable=(), makes_inputs=True
+) -> Any:
     """Return a function of which only its kind, and what matters about its arguments, are known."""
     return SimpleNamespace(
         kind=kind,
         by_name=by_name,
         inputs=inputs,
         changes_arguments=changes_arguments,
+        changes=("its arguments",) * changes_arguments,
+        makes_inputs=makes_inputs,
         pickle_s=pickle_s,
         unpicklable=unpicklable,
         call_s=0.02,
@@ -165,7 +169,7 @@ def test_each_call_of_a_guard_has_its_own_arguments(tmp_path, monkeypatch, name,
     monkeypatch.delitem(sys.modules, "library", raising=False)
     target = parse_target(f"library:{name}", cwd=tmp_path)
     target = with_inputs(target, given) if given.startswith("library") else with_json(target, given)
-    function = function_of("plain", by_name=by_name, changes_arguments=True)
+    function = function_of("plain", by_name=by_name, changes_arguments=True, makes_inputs=given == "library:lists")
     (tmp_path / "guard.py").write_text(guard_for(target, function, "threads", 2, 1.5))
     guard = runpy.run_path(str(tmp_path / "guard.py"), run_name="guard")
     called = []
@@ -234,7 +238,7 @@ def test_threads_in_an_event_loop_are_as_many_as_advised(tmp_path, monkeypatch, 
     pasted = tmp_path / "pasted.py"
     pasted.write_text("\n".join(["import asyncio", above, "async def in_loop():", *lines, "    return results"]))
     expected = [2 * n for n in range(40)]
-    found = runpy.run_path(str(pasted), run_name="pasted")
+    found = runpy.run_path(str(pasted), run_name="__main__")
     assert asyncio.run(found["in_loop"]()) == ([[one] for one in expected] if kind == "generator" else expected)
 
 
@@ -303,4 +307,4 @@ def test_a_pool_that_starts_slowly_is_to_be_kept(kind, start_s, said):
     """The comment on the pool does not contradict the table: a pool of threads may start sooner than a call ends."""
     target = with_inputs(parse_target("library:plain"), "library:given")
     code = code_for(target, function_of(kind), "threads", 2, start_s=start_s)
-    assert f'if __name__ == "__main__":\n{said}    with ThreadPoolExecutor(2) as pool:\n' in code
+    assert f" for one in given()]\n{said}    with ThreadPoolExecutor(2) as pool:\n" in code

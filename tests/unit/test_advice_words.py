@@ -221,15 +221,17 @@ def test_a_value_without_a_pickle_has_no_size(unpicklable: tuple[str, ...], word
 
 
 def test_break_even_and_the_loops_lag_have_their_intervals() -> None:
-    """A size, a number of tasks and a lag are shown with their ends; a figure of one launch says so."""
+    """A size, a number of tasks and a lag are shown with their ends; a figure whose ends would tell nothing says so."""
     found = advice(verdict(contender("serial", 1)), contender("serial", 1))
     pays = (
         BreakEven("threads", Interval(0.001, 0.0008, 0.0012, "t"), Interval(3.2, 2.1, 8.9, "t")),
         BreakEven("processes-forkserver", None, None, "the time was up"),
+        BreakEven("interpreters", Interval(0.001, 1e-7, 9.0, "t"), Interval(4.0, 2.0, 900.0, "t")),
     )
     lags = (
         Lag("asyncio.to_thread", Interval(0.004, 0.003, 0.006, "t")),
         Lag("a process pool", Interval(0.001, 0.0, math.inf, "one launch")),
+        Lag("its own coroutines", Interval(0.00735, 6.24e-9, 8657.0, "t")),
     )
     console = Console(file=io.StringIO(), width=200)
     console.print(render_advice(replace(found, break_even=pays, lags=lags)))
@@ -238,6 +240,9 @@ def test_break_even_and_the_loops_lag_have_their_intervals() -> None:
     assert "  break-even of processes: the time was up\n" in text
     assert "with asyncio.to_thread, is late by 4 ms [3 ms to 6 ms] (p99)\n" in text
     assert "with a process pool, is late by 1 ms (one launch) (p99)\n" in text
+    far = "(launches far apart: no interval)"
+    assert f"with its own coroutines, is late by 7.35 ms {far} (p99)\n" in text
+    assert f"  break-even of interpreters: 1 ms {far} per task and 4 {far} tasks\n" in text
 
 
 def test_a_lag_that_was_left_out_is_told() -> None:

@@ -2,12 +2,14 @@
 
 import faulthandler
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from headway_agent.strangers.talk import Talk
 
-from headway.advice.examined import Examined, refuse
+from headway.advice.examined import Examined
+from headway.advice.refused import refuse
 from headway.advice.target import parse_target
 
 STACKS = 'Timeout (0:00:54)!\nThread 0x1 (most recent call first):\n  File "app.py", line 3 in slow\n'
@@ -78,3 +80,25 @@ def test_only_a_loop_in_a_loop_has_the_hint_to_await(error: str, *, is_in_a_loop
     found = refuse(Examined(place, None, error), parse_target("app:fetch"))
 
     assert ("await the coroutine" in found.hint) == is_in_a_loop
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("ns/work.py", "name it by its module: ns.work:work"),
+        ("src/ns/work.py", "name it by its module: src.ns.work:work"),
+        ("work.py", "name it by its module: here.work:work, in the folder {above}"),
+        ("../other/work.py", "name it by its module: other.work:work, in the folder {above}"),
+    ],
+)
+def test_a_file_of_a_package_without_init_is_named_by_its_module(tmp_path: Path, file: str, hint: str) -> None:
+    """Nothing but the name of its module tells Python that the file is in a package, so that `from .helper` works."""
+    here = tmp_path / "here"
+    (here / file).parent.mkdir(parents=True, exist_ok=True)
+    (here / file).write_text("from .helper import helper\ndef work(): pass\n")
+    place: Any = None
+    error = (
+        "its module cannot be imported: ImportError: attempted relative import with no known parent package (work.py:1)"
+    )
+    found = refuse(Examined(place, None, error), parse_target(file, cwd=here))
+    assert found.hint == hint.format(above=tmp_path)

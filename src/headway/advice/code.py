@@ -1,10 +1,13 @@
 """Writes code to paste: the verdict in the usual idiom, and the test that guards it."""
 
+import keyword
 import math
+import textwrap
 from typing import Any
 
 from headway.advice.examined import Function
 from headway.advice.models import POOLS, SHORT
+from headway.advice.shared import lost_changes
 from headway.advice.target import MOST_INPUTS, Target
 from headway.lab import stats
 from headway.report.figures import number, seconds
@@ -57,38 +60,64 @@ def _imported(target: Target) -> tuple[str, str]:
     return f"from {target.module} import {first}", target.name
 
 
-def _importable(target: Target, function: Function) -> str:
-    """Return lines that import the function and define its inputs: for each call, a tuple of its arguments.
+def _imported_inputs(target: Target) -> tuple[str, str]:
+    """Return the line that imports the inputs, and their name from then on: one that neither the function nor the code has."""
+    first, dot, rest = target.inputs["name"].partition(".")
+    line, function = _imported(target)
+    taken = function.partition(".")[0]
+    if (target.inputs["module"], first) == (target.module, target.name.partition(".")[0]):
+        return line, f"{taken}{dot}{rest}"
+    own = first
+    while own in _OURS or own == taken:
+        own += "_"
+    renamed = f" as {own}" if own != first else ""
+    return f"from {target.inputs['module']} import {first}{renamed}", f"{own}{dot}{rest}"
+
+
+def _is_endless(function: Function) -> bool:
+    """Tell whether the inputs that were measured may be the first ones of a generator that never ends."""
+    return function.inputs >= MOST_INPUTS
+
+
+def _imports(target: Target, function: Function) -> str:
+    """Return lines that import the function, its inputs, and what the lines that define these need."""
+    importing, _ = _imported(target)
+    if target.inputs["kind"] != "named":
+        return importing
+    where, _ = _imported_inputs(target)
+    needed = (("functools", function.by_name), ("itertools", _is_endless(function)))
+    libraries = "".join(f"import {library}\n" for library, is_needed in needed if is_needed)
+    return f"{libraries}{importing}" + (f"\n{where}" if where != importing else "")
+
+
+def _items(target: Target, function: Function) -> str:
+    """Return lines that define the inputs: for each call, a tuple of its arguments.
 
     If some are given by name, it is a pair of the tuple and of a dict.
     """
-    inputs, (importing, _) = target.inputs, _imported(target)
+    inputs = target.inputs
     what = "its arguments by position and by name" if function.by_name else "its arguments"
     if inputs["kind"] == "json":
         call = _json_call(inputs["value"])
-        return f"{importing}\n\n{_ITEMS} = [{call if function.by_name else call[0]!r}]  # for each call, {what}"
+        return f"{_ITEMS} = [{call if function.by_name else call[0]!r}]  # for each call, {what}\n"
     if inputs["kind"] == "named":
-        name = inputs["name"]
-        where = f"from {inputs['module']} import {name.partition('.')[0]}"
-        importing += "" if where == importing else f"\n{where}"
-        each = _arguments_of("one", function)
-        # The inputs that were measured may be the first ones of a generator that never ends.
-        endless = function.inputs >= MOST_INPUTS
-        elements = f"itertools.islice({_elements(name)}, {MOST_INPUTS})" if endless else f"({_elements(name)})"
-        items = f"[\n    {each}\n    for one in {elements}\n]"
-        if not function.by_name:
-            items = f"[{each} for one in {elements}]"
-        note = f"# The first {MOST_INPUTS} inputs, as measured: there may be no end of them.\n" if endless else ""
-        libraries = "".join(
-            f"import {library}\n"
-            for library, is_needed in (("functools", function.by_name), ("itertools", endless))
-            if is_needed
-        )
-        return f"{libraries}{importing}\n\n{note}{_ITEMS} = {items}"
+        elements, each, note = _elements(target, function), _arguments_of("one", function), ""
+        if _is_endless(function):
+            elements = f"itertools.islice({elements}, {MOST_INPUTS})"
+            note = f"# The first {MOST_INPUTS} inputs, as measured: there may be no end of them.\n"
+        items = f"[{each} for one in {elements}]"
+        if function.by_name:
+            items = f"[\n    {each}\n    for one in {elements}\n]"
+        return f"{note}{_ITEMS} = {items}\n"
     if inputs["kind"] == "none":
-        return f"{importing}\n\n{_ITEMS} = [()] * 10  # as many calls as you need"
+        return f"{_ITEMS} = [()] * 10  # as many calls as you need\n"
     form = "(args, kwargs)" if function.by_name else "a tuple of its arguments"
-    return f"{importing}\n\n{_ITEMS} = []  # fill it: for each call, {form}"
+    return f"{_ITEMS} = []  # fill it: for each call, {form}\n"
+
+
+def _main(target: Target, function: Function) -> str:
+    """Return the beginning of the part that workers, which may import the file again, leave out: so they make no inputs."""
+    return f'if __name__ == "__main__":\n{textwrap.indent(_items(target, function), "    ")}'
 
 
 class _NoLiteral(float):
@@ -112,8 +141,10 @@ def _json_call(value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return ((), value) if isinstance(value, dict) else (tuple(value), {})
 
 
-def _elements(name: str) -> str:
-    return f"{name}() if callable({name}) else {name}"
+def _elements(target: Target, function: Function) -> str:
+    """Return the inputs as an expression, in the form in which they were measured."""
+    _, name = _imported_inputs(target)
+    return f"{name}()" if function.makes_inputs else name
 
 
 def _arguments_of(element: str, function: Function) -> str:
@@ -138,9 +169,10 @@ def code_for(
         in_threads: The function runs outside the main thread, too, where workers of Dask call it.
         start_s: The time that the model's pool takes to start.
     """
-    importing, (_, name) = _importable(target, function), _imported(target)
-    opened = _opened(_pool(model, workers)[1], function, start_s) if model in POOLS else ""
-    return _code(function, name, importing, model, workers, opened, in_threads=in_threads)
+    opened = _opened(model, _pool(model, workers)[1], function, start_s) if model in POOLS else ""
+    if function.kind.startswith("async"):
+        return _async_code(target, function, model, workers, opened)
+    return _code(target, function, model, workers, opened, in_threads=in_threads)
 
 
 def undecided(perhaps: str, speed_up: stats.Interval | None) -> str:
@@ -152,22 +184,22 @@ def undecided(perhaps: str, speed_up: stats.Interval | None) -> str:
     return f"# not decided: {SHORT[perhaps]} may be faster than this\n\n"
 
 
-def _opened(pool: str, function: Function, start_s: float) -> str:
-    """Return the lines that open a pool, with a comment if it takes longer to start than a call does."""
-    opened = f"    with {pool} as pool:\n"
-    if start_s <= function.call_s:
-        return opened
-    return f"    # Keep the pool: its start takes {seconds(start_s)}, a call {seconds(function.call_s)}.\n{opened}"
+def _opened(model: str, pool: str, function: Function, start_s: float) -> str:
+    """Return the lines that open a pool, with comments if its start takes longer than a call, or if changes are lost in it."""
+    changes, notes = lost_changes(model, function), ""
+    if changes:
+        notes += f"    # {changes[0].upper()}{changes[1:]}.\n"
+    if start_s > function.call_s:
+        notes += f"    # Keep the pool: its start takes {seconds(start_s)}, a call {seconds(function.call_s)}.\n"
+    return f"{notes}    with {pool} as pool:\n"
 
 
-def _code(
-    function: Function, name: str, importing: str, model: str, workers: int, opened: str, *, in_threads: bool
-) -> str:
-    if function.kind.startswith("async"):
-        return _async_code(function, name, importing, model, workers, opened)
+def _code(target: Target, function: Function, model: str, workers: int, opened: str, *, in_threads: bool) -> str:
+    importing, (_, name) = _imports(target, function), _imported(target)
     given, every = _given(function), _every(function)
     if model == "serial":
-        return f"{importing}\n\nresults = [{_call(function, name)} {every}]  # as it is\n"
+        items = _items(target, function)
+        return f"{importing}\n\n{items}\nresults = [{_call(function, name)} {every}]  # as it is\n"
     needed, pool = _pool(model, workers)
     task, lines = name, ""
     if function.kind == "generator":
@@ -175,7 +207,7 @@ def _code(
         task = "whole"
     code = (
         f"{needed}\n\n{importing}\n\n\n{lines}"
-        f'if __name__ == "__main__":\n'
+        f"{_main(target, function)}"
         f"{opened}"
         f"        futures = [pool.submit({task}, {given}) {every}]\n"
         f"        results = [future.result() for future in futures]\n"
@@ -221,7 +253,8 @@ def _pool(model: str, workers: int) -> tuple[str, str]:
     return pools[model]
 
 
-def _async_code(function: Function, name: str, importing: str, model: str, workers: int, opened: str) -> str:
+def _async_code(target: Target, function: Function, model: str, workers: int, opened: str) -> str:
+    importing, (_, name) = _imports(target, function), _imported(target)
     given = _given(function)
     each = f"{name}({given})"
     if function.kind == "async generator":
@@ -233,17 +266,13 @@ def _async_code(function: Function, name: str, importing: str, model: str, worke
             every = f"[await {each} {_every(function)}]  # as it is"
         return (
             f"import asyncio\n\n{importing}\n\n\nasync def main():\n    return {every}\n\n\n"
-            f'if __name__ == "__main__":\n    results = asyncio.run(main())  # in an event loop: await main()\n'
+            f"{_main(target, function)}    results = asyncio.run(main())  # in an event loop: await main()\n"
         )
-    return _blocking(function, importing, each, _pool(model, workers)[0], opened)
-
-
-def _blocking(function: Function, importing: str, each: str, needed: str, opened: str) -> str:
-    """Return code that runs a coroutine function, which mostly computes, in workers with a loop each."""
+    # A coroutine function that mostly computes runs in workers with a loop each.
     return (
-        f"import asyncio\n{needed}\n\n{importing}\n\n\ndef one({_given(function)}):\n"
+        f"import asyncio\n{_pool(model, workers)[0]}\n\n{importing}\n\n\ndef one({_given(function)}):\n"
         f"    return asyncio.run({each})\n\n\n"
-        f'if __name__ == "__main__":\n'
+        f"{_main(target, function)}"
         f"{opened}"
         f"        futures = [pool.submit(one, {_given(function)}) {_every(function)}]\n"
         f"        results = [future.result() for future in futures]\n"
@@ -336,15 +365,19 @@ def _first_arguments(target: Target, function: Function) -> tuple[str, str]:
     inputs = target.inputs
     if inputs["kind"] == "json":
         args, kwargs = _json_call(inputs["value"])
-        return "".join([*(f", {one!r}" for one in args), *(f", {key}={one!r}" for key, one in kwargs.items())]), ""
+        return "".join(f", {one!r}" for one in args) + _by_name(kwargs), ""
     if inputs["kind"] == "named":
-        name = inputs["name"]
         to, given = ("args, kwargs", ", *args, **kwargs") if function.by_name else ("example", ", *example")
+        elements, (where, _) = _elements(target, function), _imported_inputs(target)
         return (
             given,
-            (
-                f"from {inputs['module']} import {name.partition('.')[0]}\n\n"
-                f"example = next(iter({_elements(name)}))\n{to} = {_arguments_of('example', function)}\n"
-            ),
+            f"{where}\n\nexample = next(iter({elements}))\n{to} = {_arguments_of('example', function)}\n",
         )
     return "", ""
+
+
+def _by_name(kwargs: dict[str, Any]) -> str:
+    """Return arguments by name as code; a key that is no name of Python's stands in a dict."""
+    if all(one.isascii() and one.isidentifier() and not keyword.iskeyword(one) for one in kwargs):
+        return "".join(f", {key}={one!r}" for key, one in kwargs.items())
+    return f", **{kwargs!r}"

@@ -11,11 +11,12 @@ from dataclasses import replace
 from headway.advice import cores, holds
 from headway.advice.code import code_for, guard_for, required_of, undecided, unguarded
 from headway.advice.elsewhere import chosen, places
-from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module, refuse
+from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module
 from headway.advice.measured import contender
 from headway.advice.models import SHORT, Sizes, most_at_a_time, sizes_of
 from headway.advice.pays_from import break_evens, lags
 from headway.advice.racing import METRIC, Race
+from headway.advice.refused import refuse
 from headway.advice.request import AdviceRequest, check, own_interpreter
 from headway.advice.session import Say, Session
 from headway.advice.shared import mixes

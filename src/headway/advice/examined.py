@@ -1,19 +1,17 @@
 """The results of the cheap questions, as values: the function, and the models that each interpreter can run it with."""
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 from headway.advice.asking import Answer, ask
-from headway.advice.target import DEFINED_NAMES, FAILED, Target
-from headway.errors import HeadwayError, UsageError
+from headway.advice.target import FAILED, Target
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 
-__all__ = ["CALL_LIMIT_S", "Examined", "Function", "Lock", "Place", "Refusal", "examine", "missing_module", "refuse"]
+__all__ = ["ARGUMENTS", "CALL_LIMIT_S", "Examined", "Function", "Lock", "Place", "Refusal", "examine", "missing_module"]
 
 CALL_LIMIT_S = 60.0
 """The longest time that an import or a few calls may take."""
@@ -22,6 +20,15 @@ _SHORT_S = 1e-5
 """The race times shorter calls better, many of them together: reading the clocks takes a microsecond."""
 
 _PICKLING = ("processes-forkserver", "interpreters")
+
+ARGUMENTS = "its arguments"
+"""The words for the arguments among the things that calls change."""
+
+_STAYS = (" is bound anew", " is made", " changes")
+"""The ends of the words about a name that is another one after the calls; what a call takes back is told in other words."""
+
+_SHOWN = {"files", "network", "processes"}
+"""The kinds of effects that are seen outside the process that makes them: they may be the work of a call."""
 
 
 @final
@@ -75,6 +82,7 @@ class Function:
         kind: "plain", "generator", "async" or "async generator".
         file, line: Where it is defined; "", 0 for a function in C.
         inputs: The number of inputs.
+        makes_inputs: The inputs come from a call of what `--inputs` names, and not from that itself.
         first_s: The time of its first call, without waits for a core.
         call_s: The mean time of the later calls; in an advice, the time of a call in the race, one after the other.
         own_s: The mean time of the later calls in the process of the first one, without waits for a core; infinity if it
@@ -91,6 +99,7 @@ class Function:
         result: The type of its result.
         differs: Two calls with the same arguments gave different results.
         changes_arguments: A call changes its arguments.
+        returns_nothing: The result of every call is None.
         effects: The changes that it makes besides its result: (kind, words).
         by_name: Some of its inputs give arguments by name.
         locks: The locks that its calls take.
@@ -123,6 +132,22 @@ class Function:
     mixed: tuple[str, ...] = ()
     peak_bytes: int = 0
     own_loop: str = ""
+    returns_nothing: bool = False
+    makes_inputs: bool = False
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The things that calls leave changed, and of which each process has its own: "its arguments", names of globals."""
+        told = (words for kind, words in self.effects if kind == "globals")
+        names = (words.removesuffix(end) for words in told for end in _STAYS if words.endswith(end))
+        return (*([ARGUMENTS] if self.changes_arguments else []), *dict.fromkeys(names))
+
+    @property
+    def is_lost_in_copies(self) -> bool:
+        """The changes that a call makes are its work, and they are made to copies if another process runs the call."""
+        if not self.returns_nothing or not self.changes:
+            return False
+        return self.changes_arguments or _SHOWN.isdisjoint(kind for kind, _ in self.effects)
 
     @property
     def later_s(self) -> float:
@@ -177,7 +202,7 @@ class Examined:
         error: The reason why it does not run there.
         detail: The end of the output of a process that failed.
         missing: The module that is not there; "" if none is missing.
-        about: What was named or given wrongly, a key of `_HINTS`; "" if it is none of these.
+        about: What was named or given wrongly, a key of the hints of `headway.advice.refused`; "" if it is none of these.
         lost: An error for each input that was left out, since it could not be loaded there.
         hung: The process did not end in time, so its output has the stacks of its threads.
     """
@@ -257,9 +282,10 @@ def examine(
         missing = str(imported.get("missing") or "") if "ModuleNotFound" in problem else ""
         about = str(answer[stage].get("about") or "")
         return Examined(place, None, words, answer.stderr, missing, about, hung=answer.hung)
-    refusals = _refusals(target, place, answer, cores, limit_s=limit_s, keeper=keeper)
+    function = _function(answer)
+    refusals = _refusals(target, place, answer, function, cores, limit_s=limit_s, keeper=keeper)
     lost = tuple(answer["inputs"]["lost"])
-    return Examined(replace(place, refusals=tuple(refusals)), _function(answer), lost=lost)
+    return Examined(replace(place, refusals=tuple(refusals)), function, lost=lost)
 
 
 def _function(answer: Answer) -> Function:
@@ -269,6 +295,7 @@ def _function(answer: Answer) -> Function:
         file=looked["file"],
         line=looked["line"],
         inputs=inputs["count"],
+        makes_inputs=inputs["made"],
         first_s=call["first_s"],
         call_s=max(again["mean_s"], 1e-8),
         own_s=max(again["own_s"], 1e-8),
@@ -282,6 +309,7 @@ def _function(answer: Answer) -> Function:
         result=call["result"],
         differs=again["differs"],
         changes_arguments=again["changes_arguments"],
+        returns_nothing=again["returns_nothing"],
         anew_s=again["anew_s"],
         peak_bytes=again["peak_bytes"],
         own_loop=looked["own_loop"],
@@ -301,8 +329,22 @@ def _unpicklable(answer: Answer) -> dict[str, str]:
     }
 
 
+def _of_lost_work(function: Function, model: str) -> str:
+    """Return why a model that sends calls elsewhere loses the work of a function whose work is to change something."""
+    each = "sub-interpreter" if model == "interpreters" else "process"
+    whose = "copies of its arguments" if function.changes_arguments else f"{function.changes[0]} of its own"
+    return f"the function returns None and changes {whose} in each {each}: the program never sees the changes"
+
+
 def _refusals(
-    target: Target, place: Place, answer: Answer, cores: Sequence[int], *, limit_s: float, keeper: Keeper | None
+    target: Target,
+    place: Place,
+    answer: Answer,
+    function: Function,
+    cores: Sequence[int],
+    *,
+    limit_s: float,
+    keeper: Keeper | None,
 ) -> list[Refusal]:
     """Return the models that cannot run the function here, as far as can be told without running them."""
     interpreter = place.interpreter
@@ -322,6 +364,9 @@ def _refusals(
                 if model not in refused
             ]
             refused |= set(_PICKLING)
+    if function.is_lost_in_copies:
+        found += [Refusal(name, model, _of_lost_work(function, model)) for model in _PICKLING if model not in refused]
+        refused |= set(_PICKLING)
     if "interpreters" not in refused:
         own = ask(
             "subinterpreter",
@@ -375,78 +420,3 @@ def missing_module(
     words = FAILED["import" if missing == top else "inputs"]
     place = Place(interpreter, 0.0, interpreter.gil_enabled, "", {})
     return Examined(place, None, f"{words}: ModuleNotFoundError: No module named '{missing}'", "", missing)
-
-
-_IN_A_LOOP = ("from a running event loop", "event loop is already running", "while another loop is running")
-"""Words of asyncio's errors about a loop that is begun in a coroutine; "no running event loop" is the opposite."""
-
-_HINTS = {
-    "loop": "await the coroutine in place of running an event loop for it: a thread runs one loop at a time",
-    "used up": "name a function that makes new inputs each time it is called: --inputs module:function",
-    "leaves": "end each process that the function starts before it returns, as `subprocess.run` does",
-    "pickled": "put the classes of the arguments into a module that other programs can import",
-    "names": DEFINED_NAMES,
-    "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
-    "signature": (
-        "arguments by name: --args with an object, '{{...}}'; an element of --inputs is functools.partial({name}, ...) then, "
-        "and a tuple for arguments by position alone; an argument that is a tuple stands in another one: ((a, b),)"
-    ),
-    "none": "give inputs: --args '[...]' or '{{...}}' (by name), --inputs module:list, or --observe COMMAND",
-    "method": (
-        "{name} is a method, so its first argument must be an instance of {owner}, which JSON cannot give: "
-        "use --observe COMMAND, or --inputs with a tuple ({owner}(...), ...) for each call"
-    ),
-}
-
-
-_STACKS = "Timeout ("
-"""The beginning of the line above the stacks of a process that hangs, as faulthandler writes it."""
-_OF_STACKS = ("  ", "Thread ", "Current thread ")
-_NOT_THE_USERS = ("headway_agent", "/importlib/", '"<frozen ', '"<string>"')
-_LINES = 12
-
-
-def _without_stacks(lines: Sequence[str]) -> Iterator[str]:
-    in_stacks = False
-    for line in lines:
-        in_stacks = line.startswith(_STACKS) or (in_stacks and (not line or line.startswith(_OF_STACKS)))
-        if not in_stacks:
-            yield line
-
-
-def _end_of(output: str, *, hung: bool) -> str:
-    """Return the end of a process's output.
-
-    If the process hung, these are the stacks of its main thread, the innermost first, without our frames. A process that
-    took long and went on may have written stacks, too, which tell nothing of its end and are left out.
-    """
-    said = output.strip().splitlines()
-    if not hung:
-        said = list(_without_stacks(said))
-    begun = next((place for place in range(len(said) - 1, -1, -1) if said[place].startswith(_STACKS)), None)
-    if begun is None:
-        return "\n".join(said[-_LINES:])
-    stacks: list[list[str]] = [[]]
-    for line in itertools.takewhile(lambda line: not line or line.startswith(_OF_STACKS), said[begun + 1 :]):
-        if line.startswith("  "):
-            stacks[-1].append(line)
-        elif line:
-            stacks.append([])
-    # The main thread is the oldest, and so the last one.
-    users = [line for line in stacks[-1] if not any(one in line for one in _NOT_THE_USERS)]
-    return "\n".join(["the innermost frame first:", *users[:_LINES]]) if users else ""
-
-
-def refuse(examined: Examined, target: Target) -> HeadwayError:
-    """Return the error with the reason why there is no advice about this function."""
-    tail = _end_of(examined.detail, hung=examined.hung)
-    hint = "make the function run by itself first" + (f"; the end of its output:\n{tail}" if tail else "")
-    if examined.missing:
-        hint = (
-            f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --python"
-        )
-    elif any(words in examined.error for words in _IN_A_LOOP):
-        hint = _HINTS["loop"]
-    elif examined.about:
-        hint = _HINTS[examined.about].format(name=target.name, owner=target.name.rpartition(".")[0])
-    return UsageError(f"{target.words}: {examined.error}", hint=hint)

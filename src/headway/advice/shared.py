@@ -1,10 +1,11 @@
 """Tells which models calls cannot use, or gain nothing by, because of what they share in a process."""
 
-from headway.advice.examined import Function, Lock
+from headway.advice.examined import ARGUMENTS, Function, Lock
 from headway.advice.holds import ALWAYS
+from headway.advice.models import SENDING
 from headway.lab.kept.results import CellResult
 
-__all__ = ["MOVES", "compared", "excluded", "lost_locks", "mixes", "turns", "wrong"]
+__all__ = ["MOVES", "compared", "excluded", "lost", "lost_changes", "mixes", "proviso", "turns", "wrong"]
 
 MOVES = "working directory"
 """The kind of the effect of a call that changes it; the agent's `strangers.effects` has the same."""
@@ -19,6 +20,8 @@ _ALONE_S, _MOST_ALONE_S = 0.25, 1.0
 """The time for the calls alone of a launch, and that of a call from which on none is made."""
 _MOST_COMPARED = 64
 _MOST_RESULT_BYTES = 32 << 20
+
+_MOST_NAMES = 3
 
 _MUCH = 0.5
 """From this share of the calls' time on, a lock that is held explains why calls beside each other gain little."""
@@ -66,14 +69,39 @@ def excluded(model: str, function: Function) -> bool:
     return lock is not None and lock.share > ALWAYS
 
 
-def lost_locks(model: str, function: Function) -> list[str]:
-    """Return a sentence for each lock that no longer excludes all calls if a model runs them."""
-    if model in ("serial", *_ONE_INTERPRETER):
+def _each(model: str) -> str:
+    return "interpreter" if model == "interpreters" else "process"
+
+
+def lost_changes(model: str, function: Function) -> str:
+    """Return in a sentence which changes of calls do not reach the program if a model runs them; "" if there are none."""
+    if model not in SENDING or not function.changes:
+        return ""
+    names = [one for one in function.changes if one != ARGUMENTS]
+    changed = ["a copy of its arguments"] if ARGUMENTS in function.changes else []
+    if names:
+        shown, more = ", ".join(names[:_MOST_NAMES]), len(names) - _MOST_NAMES
+        changed.append(f"{shown}{f' and {more} more' if more > 0 else ''} of its own")
+    return f"each {_each(model)} changes {' and '.join(changed)}: the program never sees these changes"
+
+
+def lost(model: str, function: Function) -> list[str]:
+    """Return a sentence for each change that does not reach the program, and each lock that no longer excludes all calls."""
+    if model not in SENDING:
         return []
-    each = "interpreter" if model == "interpreters" else "process"
-    return [
+    each, changes = _each(model), lost_changes(model, function)
+    return ([changes] if changes else []) + [
         f"each {each} has its own of {one.words}: calls in different ones do not exclude each other there"
         if one.most == 1
         else f"each {each} has its own of {one.words} and lets in as many calls as all were meant to"
         for one in function.locks
     ]
+
+
+def proviso(model: str, function: Function) -> str:
+    """Return on which condition a model is advised, to be put behind the answer; "" if there is none."""
+    if model not in SENDING:
+        return ""
+    needs = ["its calls need not exclude each other"] * bool(function.locks)
+    needs += ["the program needs only the results"] * (ARGUMENTS in function.changes)
+    return f", if {' and '.join(needs)}" if needs else ""

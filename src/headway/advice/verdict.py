@@ -8,12 +8,12 @@ from headway.advice.examined import Function, Refusal
 from headway.advice.holds import ALWAYS, Holds
 from headway.advice.models import POOLS, SENDING, SHORT, SIMPLICITY
 from headway.advice.racing import MARGIN
-from headway.advice.shared import MOVES, excluded, lost_locks, turns, wrong
+from headway.advice.shared import MOVES, excluded, lost, proviso, turns, wrong
 from headway.advice.values import BreakEven, Contender, Outcome, Verdict
 from headway.lab import stats
 from headway.report.figures import number, ratio, seconds
 
-__all__ = ["decide", "interval"]
+__all__ = ["decide", "interval", "is_telling"]
 
 _PERHAPS = 0.8
 """A speed-up whose most likely value is below this counts as none, unless its interval reaches `_STILL`, or is too wide to be shown."""
@@ -51,7 +51,7 @@ def interval(value: stats.Interval) -> str:
     """Return a speed-up with its interval as text: "3.1 [2.9, 3.3]"."""
     if _once(value):
         return f"{number(value.value)} (one launch)"
-    if _is_telling(value):
+    if is_telling(value):
         return ratio(value)
     return f"about {number(value.value)}" + (f" (at least {number(value.low)})" if value.low > 1 else "")
 
@@ -61,7 +61,8 @@ def _once(value: stats.Interval) -> bool:
     return not math.isfinite(value.high)
 
 
-def _is_telling(value: stats.Interval) -> bool:
+def is_telling(value: stats.Interval) -> bool:
+    """Tell whether the ends of an interval are near enough to each other to tell something."""
     return value.high < _TELLING * value.low
 
 
@@ -131,7 +132,7 @@ def decide(
         if one.model not in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
     ]
     lines = [words for kind, words in _HITS.items() if _keeps_results(function, kind)]
-    lines += lost_locks((named or best).model, function)
+    lines += lost((named or best).model, function)
     lines += [_runner_up(worthy, best, between)] if worthy else []
     if holds is not None and _takes_turns(best, holds):
         lines.append(
@@ -186,9 +187,7 @@ def _conclude(
     crowd = _a_crowd(best, advisable, function, holds)
     if crowd is not None:
         return _beside_a_crowd(home[0], best, gain, crowd)
-    sentence = f"{best.words}: {interval(gain)} times as fast as serial calls"
-    if lost_locks(best.model, function):
-        sentence += ", if its calls need not exclude each other"
+    sentence = f"{best.words}: {interval(gain)} times as fast as serial calls{proviso(best.model, function)}"
     return _Conclusion("faster", best, None, sentence + _from_where(best, pays))
 
 
@@ -229,6 +228,8 @@ def _beside_a_crowd(serial: Contender, best: Contender, gain: stats.Interval, cr
 
 def _no_gain(home: Sequence[Contender], failed: Sequence[Contender]) -> tuple[Outcome, str]:
     """Return the outcome and its sentence if no model is faster than serial calls."""
+    if len(home) == 1:
+        return "no difference", "serial calls: no other model can run the function"
     if failed and len(failed) == len(home) - 1:
         return "others failed", "serial calls: every other model failed"
     if failed:
@@ -272,7 +273,7 @@ def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> b
 
 def _counts(speed_up: stats.Interval) -> bool:
     """Tell whether a gain that is not certain is worth more time."""
-    may_be = speed_up.high >= _STILL or not _is_telling(speed_up)
+    may_be = speed_up.high >= _STILL or not is_telling(speed_up)
     return speed_up.value > _PERHAPS or (may_be and speed_up.value > _HOPELESS)
 
 
@@ -423,8 +424,9 @@ def _flips(
         ]
     blocked = [one for one in refusals if one.module and one.interpreter == interpreter]
     lines += [f"{SHORT[one.model]} cannot run it: {one.reason}" for one in blocked if one.model in SHORT]
-    # Only processes are advised for calls that change the working directory, and they do not share it.
-    kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects if kind != MOVES))
+    # Only processes are advised for calls that change the working directory, and they share neither that nor objects.
+    told = {MOVES, "arguments", "globals"} if best.model in SENDING else {MOVES}
+    kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects if kind not in told))
     if kinds and best.model != "serial":
         lines.append(f"check the side effects ({kinds}): concurrent calls may behave differently")
     return lines

@@ -10,7 +10,7 @@ from headway.advice.examined import Function
 from headway.advice.holds import Holds
 from headway.advice.models import SHORT
 from headway.advice.values import Advice, BreakEven, Contender
-from headway.advice.verdict import interval
+from headway.advice.verdict import interval, is_telling
 from headway.lab.stats import Interval
 from headway.printable import printable
 from headway.report import Table, render_table, seconds
@@ -166,9 +166,11 @@ def _without_row(holds: Holds) -> str:
 
 
 def _ends(value: Interval, written: Callable[[float], str]) -> str:
-    """Return the ends of an interval, with a blank before them; one launch has no interval."""
+    """Return the ends of an interval, with a blank before them, or why they tell nothing; one launch has no interval."""
     if not math.isfinite(value.high):
         return " (one launch)"
+    if not is_telling(value):
+        return " (launches far apart: no interval)"
     return f" [{written(value.low)} to {written(value.high)}]"
 
 

@@ -170,7 +170,7 @@ def _function(job, talk):
     from . import calls
     from .effects import Effects
     from .locks import Locks
-    from .target import InputsError, MissingNameError, calls_of, class_of_method
+    from .target import InputsError, MissingNameError, calls_of, class_of_method, maker_of
 
     talk.begin("function")
     if not callable(function):
@@ -202,6 +202,7 @@ def _function(job, talk):
         "inputs",
         count=len(given),
         by_name=by_name,
+        made=maker_of(job["target"], function) is not None,
         lost=lost,
         bytes=max(sizes) if sizes else 0,
         pickle_s=sum(one for _, one, _ in pickles) / len(pickles),
@@ -293,6 +294,7 @@ def _again(talk, effects, task, supply, first_result, watch):
             differs, second = False, renewed
     if supply.changes:
         seen.append(["arguments", "changes its arguments: each sample has new ones"])
+    returns_nothing = result is None and first_result is None
     del result, first_result
     times = [second]
     until_s = time.monotonic() + _CALLS_S
@@ -301,7 +303,10 @@ def _again(talk, effects, task, supply, first_result, watch):
         which = len(times) % supply.count + 1 if supply.count > 1 else 0
         if which and len(times) <= supply.count:
             talk.begin("again", which)
-        times.append(_timed_call(task, args, talk, which=which)[1])
+        result, took = _timed_call(task, args, talk, which=which)
+        returns_nothing = returns_nothing and result is None
+        del result
+        times.append(took)
     wall_s = sum(one.wall_s for one in times)
     mean_s = wall_s / len(times)
     talk.give(
@@ -316,6 +321,7 @@ def _again(talk, effects, task, supply, first_result, watch):
         result_pickle_s=pickle_s,
         result_pickle_error=pickle_error,
         differs=differs,
+        returns_nothing=returns_nothing,
         effects=seen,
         changes_arguments=supply.changes,
         anew_s=supply.anew_s,

@@ -4,7 +4,8 @@ A job's `target` is {"module", "name" (dotted below the module), "cwd", "inputs"
 `inputs` is one of:
 
 - {"kind": "none"}.
-- {"kind": "named", "module", "name", "most"}: a list, a generator, or a function that returns one.
+- {"kind": "named", "module", "name", "most"}: a list, a generator, or a function that returns one. An object
+  that can be iterated, such as an Enum, is iterated; any other one that can be called is called.
 - {"kind": "json", "value"}: one call's arguments; an object gives arguments by name.
 - {"kind": "pickled", "path", "most"}: a file of pickles; each is bytes, which are the pickle of (args, kwargs). Calls
   that cannot be loaded are left out.
@@ -112,13 +113,15 @@ def maker_of(target, function):
     """Return what makes the inputs anew with each call, as `inputs_of` gives them; None if they are from no function."""
     inputs = target["inputs"]
     make = named(inputs["module"], inputs["name"], target["cwd"]) if inputs["kind"] == "named" else None
-    if not _is_function(make):
+    if not _makes(make):
         return None
     return lambda: [_call_of(one, function) for one in itertools.islice(make(), inputs["most"])]
 
 
-def _is_function(found):
-    return inspect.isfunction(found) or inspect.ismethod(found)
+def _makes(found):
+    """Tell whether inputs come from a call of what is named, and not from that itself; the code to paste does the same."""
+    is_iterable = any(hasattr(type(found), name) for name in ("__iter__", "__getitem__"))
+    return callable(found) and not is_iterable
 
 
 def calls_of(target, function):
@@ -193,7 +196,7 @@ def _pickled(path, most, module):
 def _named_inputs(inputs, cwd):
     found = named(inputs["module"], inputs["name"], cwd)
     words = "%s is" % inputs["name"]
-    if _is_function(found):
+    if _makes(found):
         found = found()
         words = "%s() returns" % inputs["name"]
     try:
