@@ -1,10 +1,13 @@
 """Predictions for threads that wait for each other: at a lock, or for work from a queue."""
 
+import io
 import os
 
 import pytest
 from made_turns import trace_of, turn
+from rich.console import Console
 
+from headway.cli.whatif_view import one_change
 from headway.errors import ScenarioError
 from headway.native_sim import OpKind
 from headway.sim.machine import load
@@ -191,3 +194,35 @@ def test_waits_for_work_of_a_role_that_is_left_out_stay(tmp_path):
     with pytest.raises(ScenarioError, match=r"^--without other: the threads that are left cannot go on") as caught:
         predict(waits(tmp_path, QUEUE), [Change(without=("other",))], COSTS, cores=2, seeds=1)
     assert "the model knows only which thread woke which" in caught.value.hint
+
+
+# ---------------------------------------------------------------------------- the condition of more threads
+def provided(model, *threads):
+    return waiting.provided(model, Change(threads=threads))
+
+
+def test_more_threads_get_more_done_if_what_they_wait_for_serves_them_all(tmp_path):
+    """A server that serves one at a time is outside the process, so the first line has the condition."""
+    model = waits(tmp_path, QUEUE)
+    text = "provided that what the 4 threads of main wait for serves them all at the same time"
+    assert provided(model, ("main", 4)) == text
+    assert provided(model, ("main", 1)) == ""
+    assert provided(waits(tmp_path, SLEEP, alike=True), ("pool", 3)).startswith(
+        "provided that what the 3 threads of pool *"
+    )
+    assert waiting.provided(model, Change(policy="fair")) == waiting.provided(model, NOTHING) == ""
+
+    (found,) = predict(model, [Change(threads=(("main", 4),))], COSTS, cores=2, seeds=1)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(one_change(found))
+    assert console.file.getvalue().splitlines()[0] == f"what if: --threads main:4, {text}"
+
+
+def test_more_threads_that_are_hardly_away_from_the_gil_have_no_condition():
+    """They wait for the GIL, which is in the model."""
+    rows = []
+    for at in range(0, 900_000, 10_000):
+        rows += [*turn(at, 0, holds_us=9_800, stack=1), *turn(at + 9_850, 1, holds_us=100, stack=2)]
+    model = learn(trace_of(rows), COSTS)
+    assert provided(model, ("main", 4)) == ""
+    assert provided(model, ("main", 4), ("other", 3)).startswith("provided that what the 3 threads of other wait for")

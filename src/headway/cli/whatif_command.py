@@ -271,6 +271,7 @@ def _threads(text: str) -> tuple[str, int]:
 def _json(prediction: "Prediction") -> dict[str, object]:
     return {
         "change": str(prediction.change),
+        "provided": prediction.provided,
         "roles": [asdict(one) for one in prediction.roles],
         "rests_on": prediction.rests_on,
         "outside": prediction.outside,

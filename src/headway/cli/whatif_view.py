@@ -83,10 +83,16 @@ def _notes(prediction: "Prediction") -> "list[_Note]":
     return notes + [("outside the model", printable(text)) for text in prediction.outside]
 
 
+def _title(prediction: "Prediction") -> str:
+    """Return the change, with the condition of the prediction: figures that are read first must not be read without it."""
+    condition = f", {prediction.provided}" if prediction.provided else ""
+    return printable(f"what if: {prediction.change}{condition}")
+
+
 def one_change(prediction: "Prediction") -> RenderableType:
     """Return the predicted figures of a change, beside those of the trace."""
     return Group(
-        Text(printable(f"what if: {prediction.change}"), style="bold"),
+        Text(_title(prediction), style="bold"),
         Text(""),
         render_table(_table(prediction)),
         *(Text(f"{kind}: {text}") for kind, text in _notes(prediction)),
@@ -120,7 +126,7 @@ def page(
         notes.append(("note", f"the predicted run's timeline ends early, after {len(predicted.events):,} events"))
     program = printable(real.process.program or real.process.executable or "?")
     return simulation_page(
-        f"{program}, what if: {printable(str(prediction.change))}",
+        f"{program}, {_title(prediction)}",
         __version__,
         sections=[schema.Section("Roles", (_table(prediction),))],
         notes=notes,

@@ -29,6 +29,7 @@ from headway.sim.replay.change import (
     specify,
     with_own,
 )
+from headway.sim.replay.incomplete import incomplete
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.measured import Measured
 from headway.sim.replay.others import MUCH
@@ -113,12 +114,14 @@ class Prediction:
         roles: The predictions for each role that the change does not leave out.
         rests_on: The assumptions of the model that matter with the change, a sentence each.
         outside: The reasons why the prediction may be wrong beyond its intervals; empty if none is known.
+        provided: The condition without which the prediction is of another program; "" if there is none.
     """
 
     change: Change
     roles: tuple[RolePrediction, ...]
     rests_on: tuple[str, ...]
     outside: tuple[str, ...]
+    provided: str = ""
 
 
 _ByRole = dict[str, dict[str, float]]
@@ -330,7 +333,7 @@ def _whose(costs: Costs) -> str:
 
 
 def _limits(model: Model, change: Change, roles: Sequence[RolePrediction], costs: Costs) -> tuple[str, ...]:
-    found = list(model.outside)
+    found = [*incomplete(model), *model.outside]
     for one in roles:
         off = one.identity.get("turns_per_s")
         if off is not None and one.measured.turns >= TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + FAR):
@@ -440,7 +443,8 @@ def predicting(
         limits = (*filter(None, [busy]), *_limits(model, change, roles, costs))
         absent = left_out(model, change)
         shown = tuple(one for one in roles if one.role not in absent)
-        yield Prediction(change, shown, (*_rests_on(model, change, costs), *_too_rare(shown, cut_ns)), limits)
+        rests_on = (*_rests_on(model, change, costs), *_too_rare(shown, cut_ns))
+        yield Prediction(change, shown, rests_on, limits, waiting.provided(model, change))
 
 
 @final

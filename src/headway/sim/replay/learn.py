@@ -169,7 +169,7 @@ def learn(
         ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
     """
     if not trace.gils or not len(trace.events):
-        raise no_gil()
+        raise no_gil(trace)
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
     found = recorded(trace)
     whole = whole or overview_of(trace, found)

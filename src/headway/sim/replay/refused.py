@@ -18,8 +18,13 @@ _MOST_THREADS = 2000
 """The simulation of more threads takes minutes, and so many are mostly started for one task each, which no model replays."""
 
 
-def no_gil() -> ScenarioError:
-    """Return the error for a trace in which no GIL was used."""
+def no_gil(trace: Trace) -> ScenarioError:
+    """Return the error for a trace in which no GIL was used, or of which nothing can be read."""
+    if not len(trace.events) and not trace.loss.whole:
+        return ScenarioError(
+            "no event of the trace could be read, so nothing can be predicted from it",
+            hint="record again; `headway report` tells what the trace lacks",
+        )
     return ScenarioError(
         "the trace shows no GIL, so nothing can be predicted from it",
         hint="trace a program that runs on an interpreter with a GIL",
@@ -35,7 +40,7 @@ def refused(trace: Trace, whole: Overview, shown_ns: int) -> ScenarioError:
         shown_ns: The length of the part that could be replayed.
     """
     if not len(recorded(trace).holds):
-        return no_gil()
+        return no_gil(trace)
     length_ns = whole.end_ns - whole.start_ns
     if length_ns < _LEAST_NS:
         shows = f"{duration(shown_ns)} of it show" if shown_ns > 1 else "no part of it shows"

@@ -25,7 +25,7 @@ from headway.traces.frames import Frame
 from headway.traces.libraries import awaits_others, is_of_threading
 from headway.traces.sources import edited, source_line
 
-__all__ = ["limits", "lock_lines", "without_lost_waits"]
+__all__ = ["limits", "lock_lines", "provided", "without_lost_waits"]
 
 _WAITS_SHARE = 0.05
 """A role that waits at a line for less than this share of its threads' time is hardly moved by what happens there."""
@@ -123,6 +123,31 @@ def limits(model: Model, change: Change) -> Iterator[str]:
         )
 
 
+def provided(model: Model, change: Change) -> str:
+    """Return the condition on which more threads get more done, if their time away from the GIL matters; "" if it does not.
+
+    The model has that time of all threads beside each other. A server, a pool or a limit may have it in turns.
+    """
+    changed = {role_named(model, name) for name, _ in change.threads}
+    more = [
+        f"the {len(members(model, change, one))} threads of {one}"
+        for one in _grown(model, change, changed)
+        if _is_away(model, one)
+    ]
+    return f"provided that what {listed(more)} wait for serves them all at the same time" if more else ""
+
+
+def _is_away(model: Model, role: str) -> bool:
+    """Tell whether threads of a role are away from the GIL for a share of their time that matters."""
+    actors = [one for one in model.actors if one.role == role]
+    away_ns = (model.seen.bursts[one.thread].away_ns for one in actors)
+    return sum(int(one[one > 0].sum()) for one in away_ns) >= _least_ns(model, actors)
+
+
+def _least_ns(model: Model, actors: Collection[Actor]) -> float:
+    return _WAITS_SHARE * len(actors) * (model.seen.until_ns - model.seen.since_ns)
+
+
 def _paced(model: Model, change: Change, changed: Collection[str]) -> Iterator[str]:
     """Yield that threads of another number still wait for others, and others for them, as often as in the trace."""
     lines, more = lock_lines(model), _grown(model, change, changed)
@@ -205,8 +230,7 @@ def _often_at(model: Model, role: str, lines: Mapping[int, str]) -> list[str]:
             if stack in lines:
                 away_ns = bursts.away_ns[bursts.stack == stack]
                 waited_ns[lines[stack]] = waited_ns.get(lines[stack], 0) + int(away_ns[away_ns > 0].sum())
-    least_ns = _WAITS_SHARE * len(actors) * (model.seen.until_ns - model.seen.since_ns)
-    return [line for line, one_ns in waited_ns.items() if one_ns >= least_ns]
+    return [line for line, one_ns in waited_ns.items() if one_ns >= _least_ns(model, actors)]
 
 
 def _lost(model: Model, gone: Collection[str]) -> set[int]:
