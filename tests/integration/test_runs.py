@@ -24,7 +24,7 @@ from headway.host.machine import this_machine
 from headway.lab.beside.surroundings import prepare
 from headway.lab.judging.verdicts import ORDER
 from headway.lab.kept.store import Store
-from headway.lab.launching import runner
+from headway.lab.launching import as_begun, runner
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
@@ -306,12 +306,12 @@ def test_a_run_does_not_go_on_under_another_headway_processor_or_kernel(store_pa
         ("this_machine", lambda: replace(here, kernel="1.0"), "the kernel .*, which is now 1.0"),
     ):
         with monkeypatch.context() as changed:
-            changed.setattr(runner, name, value)
+            changed.setattr(as_begun if name == "__version__" else runner, name, value)
             with pytest.raises(UsageError, match=said):
                 lab.resume(store_path=store_path)
 
     assert lab.resume(store_path=store_path).header.complete
-    monkeypatch.setattr(runner, "__version__", "0.0.1")
+    monkeypatch.setattr(as_begun, "__version__", "0.0.1")
     assert lab.resume(store_path=store_path).header.complete
 
 

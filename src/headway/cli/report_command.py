@@ -50,8 +50,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     if arguments.pyperf is not None:
         from headway.report import run_to_pyperf
+        from headway.report.lab.claimed import not_shown
 
         console.write_json(arguments.pyperf, run_to_pyperf(results))
+        for line in not_shown(results):
+            console.say(f"! {line}")
     if arguments.html is not None:
         write_run_page(results, arguments.html, show=arguments.open)
     if (arguments.pyperf is not None or arguments.html is not None) and not arguments.json:

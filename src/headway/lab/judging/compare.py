@@ -7,8 +7,9 @@ from typing import Literal, final
 from headway.errors import StoreError
 from headway.lab import stats
 from headway.lab.kept.results import CellResult, Run
+from headway.printable import printable
 
-__all__ = ["SAME", "Difference", "compare"]
+__all__ = ["SAME", "Difference", "compare", "not_compared"]
 
 SAME = 0.1
 """A change within this share is none."""
@@ -49,14 +50,21 @@ def _difference(before: CellResult, after: CellResult, metric: str) -> Differenc
     return Difference(before, after, metric, ratio, "no difference" if same else "inconclusive")
 
 
+def not_compared(before: Run, after: Run) -> str:
+    """Return the names of the experiments that both runs have and this Headway does not have; "" without any."""
+    return ", ".join(f"`{printable(name)}`" for name in before.unknown if name in after.unknown)
+
+
 def compare(before: Run, after: Run) -> list[Difference]:
     """Compare every cell that both runs have, in the order of `before`; interpreters match by their short names.
 
     The launches of two runs were not interleaved, so a change on the machine between the runs is in every ratio. Cells
     whose parameters differ (another size) are not the same cell.
 
+    Experiments that this Headway does not have are left out (`not_compared`).
+
     Raises:
-        StoreError: The runs have no cell in common.
+        StoreError: The runs have no cell in common, or only cells that are left out.
     """
 
     def name(run: Run, result: CellResult) -> tuple[str, str, str, str]:
@@ -67,12 +75,22 @@ def compare(before: Run, after: Run) -> list[Difference]:
     news = {name(after, result): result for result in after.results.values()}
     for old in before.results.values():
         new = news.get(name(before, old))
-        if new is None or (old.cell.variant.workload, old.cell.variant.params) != (
-            new.cell.variant.workload,
-            new.cell.variant.params,
+        if (
+            new is None
+            or old.cell.experiment in before.unknown
+            or (old.cell.variant.workload, old.cell.variant.params)
+            != (
+                new.cell.variant.workload,
+                new.cell.variant.params,
+            )
         ):
             continue
         differences.append(_difference(old, new, before.experiment(old.cell.experiment).metric))
+    if not differences and (skipped := not_compared(before, after)):
+        raise StoreError(
+            f"the runs {before.id} and {after.id} can be compared in {skipped} alone, and this Headway has no such experiment",
+            hint="use the Headway that measured them",
+        )
     if not differences:
         raise StoreError(
             f"the runs {before.id} and {after.id} have no cell in common",

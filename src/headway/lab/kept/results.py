@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+from headway.errors import UsageError
 from headway.host.interpreters import Interpreter
 from headway.host.machine import Machine
 from headway.host.paths import default_store
@@ -17,6 +18,7 @@ from headway.lab.kept.headers import RunHeader, StoredLaunch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import Store
+from headway.printable import printable
 
 __all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run", "run_of"]
 
@@ -257,8 +259,23 @@ class Run:
         declared = [declared_experiment(values) for values in self.settings.declared]
         return [experiment for experiment in declared or experiments() if experiment.name in names]
 
+    @functools.cached_property
+    def unknown(self) -> dict[str, int]:
+        """The number of launches of each experiment that this Headway does not have: nothing can be said of them."""
+        known = {one.name for one in self.experiments()}
+        found: dict[str, int] = {}
+        for result in self.results.values():
+            if (name := result.cell.experiment) not in known:
+                found[name] = found.get(name, 0) + len(result.launches)
+        return found
+
     def experiment(self, name: str) -> Experiment:
         """Return one of the run's experiments. Raises UsageError if there is none of that name."""
+        if name in self.unknown:
+            raise UsageError(
+                f"the run {self.id} has launches of `{printable(name)}`, and this Headway has no such experiment",
+                hint="use the Headway that measured it",
+            )
         return next((one for one in self.experiments() if one.name == name), None) or experiment(name)
 
     def of(self, experiment: str) -> Iterator[CellResult]:

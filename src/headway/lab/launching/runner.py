@@ -9,12 +9,12 @@ itself, and launches run on the others, so that it never shares a core with a me
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast, final
+from typing import Self, cast, final
 
 from headway import __version__
 from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
@@ -31,6 +31,12 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, read_run
 from headway.lab.kept.settings import ADVICE, Settings
+from headway.lab.launching.as_begun import (
+    refuse_another_machine,
+    refuse_another_redis,
+    refuse_other_volumes,
+    refuse_unknown,
+)
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.lock import only_lab
 from headway.lab.launching.request import Request, budget_s, check
@@ -327,48 +333,6 @@ def run(
         return read_run(results, session.run_id)
 
 
-def _refuse_another_machine(begun: Settings, now: Machine) -> None:
-    """Raise UsageError if a run would continue under another Headway, processor or kernel than it began with."""
-    for what, before, here in (
-        ("Headway", begun.version, __version__),
-        ("the processor", begun.machine.cpu, now.cpu),
-        ("the kernel", begun.machine.kernel, now.kernel),
-    ):
-        if before != here:
-            raise UsageError(
-                f"the run began with {what} {before}, which is now {here}",
-                hint="start a new run: figures of the two cannot be combined",
-            )
-
-
-def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raise UsageError if a run would continue with another Redis than it began with."""
-    if begun and begun != now:
-
-        def said(redis: Mapping[str, str]) -> str:
-            whose = f"yours at {redis['url']}" if redis.get("url") else redis.get("whose", "none")
-            return f"{redis.get('server', 'no Redis')} ({whose})"
-
-        raise UsageError(
-            f"the run began with {said(begun)} and would continue with {said(now)}",
-            hint="give the same `--redis-url` again (it is not stored), or leave it out if the run had none",
-        )
-
-
-def _refuse_other_volumes(
-    begun: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], cells: Iterable[Cell]
-) -> None:
-    """Raise UsageError if a run would continue with files on other volumes than it began with."""
-    for name in sorted({name for cell in cells for name in cell.variant.space}):
-        if name in begun and begun[name] != now.get(name):
-            here = now.get(name, {"folder": "no folder", "type": "none"})
-            raise UsageError(
-                f"the run began with its {name} at {begun[name]['folder']} ({begun[name]['type']}), which is now "
-                f"{here['folder']} ({here['type']})",
-                hint=f"set HEADWAY_{name.upper()} as it was, or start a new run",
-            )
-
-
 def left_of(plan: Plan, done: set[tuple[str, int]]) -> list[Cell]:
     """Return the cells of a run that has not ended that may get further launches: with a budget, any cell."""
     if plan.budget_s is not None:
@@ -406,7 +370,8 @@ def ready_again(
         As `resume`.
     """
     if left:
-        _refuse_another_machine(settings, this_machine())
+        refuse_unknown(plan)
+        refuse_another_machine(settings, this_machine())
     stored = settings.interpreters
     for interpreter in stored:
         now = interpreters.probe(interpreter.executable)
@@ -430,8 +395,8 @@ def ready_again(
     )
     begun = [cell for cell in plan.cells if cell.experiment not in settings.unprepared]
     if any(cell.variant.server == "redis" for cell in left if cell in begun):
-        _refuse_another_redis(settings.redis, surroundings.about_redis())
-    _refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), left)
+        refuse_another_redis(settings.redis, surroundings.about_redis())
+    refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), left)
     lacking = {
         cell.key: (cell, why)
         for cell in left

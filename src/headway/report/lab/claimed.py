@@ -27,6 +27,7 @@ __all__ = [
     "heading",
     "legend",
     "letters",
+    "not_shown",
     "warnings",
 ]
 
@@ -178,6 +179,15 @@ def warnings(run: Run) -> tuple[str, ...]:
     )
 
 
+def not_shown(run: Run) -> tuple[str, ...]:
+    """Return a line for each experiment of the run that this Headway does not have."""
+    return tuple(
+        f"{words.number(count, 'launch', 'launches')} of `{printable(name)}` {'is' if count == 1 else 'are'} not shown: "
+        "this Headway has no such experiment"
+        for name, count in run.unknown.items()
+    )
+
+
 def claimed(run: Run, verdicts: Sequence[Verdict]) -> tuple[Claimed, ...]:
     """Return each claim with its source, the published ratios, the outcomes by interpreter, and the reasons."""
     return tuple(_claimed(run, group) for group in by_claim(verdicts).values())
@@ -239,6 +249,7 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
     not_begun = [one.name for one in run.experiments() if not any(result.launches for result in run.of(one.name))]
     if run.header.complete and not_begun:
         doubts.insert(0, f"the time was up before {', '.join(not_begun)} began; a longer `--budget` helps")
+    doubts[:0] = not_shown(run)
     if not run.header.complete:
         doubts.insert(0, f"INCOMPLETE: {run.header.launches}")
     named = [

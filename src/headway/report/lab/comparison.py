@@ -8,7 +8,7 @@ from typing import final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headway.lab.judging.compare import SAME, Difference
+from headway.lab.judging.compare import SAME, Difference, not_compared
 from headway.lab.kept.results import Run
 from headway.report.figures import Table, Unit, amount, interval_ends, ratio, unit_of_experiment
 from headway.report.layout import render_table
@@ -125,9 +125,11 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
 
 
 def _changed(before: Run, after: Run) -> Iterator[str]:
-    """Yield a line for each difference between two runs other than time, or one that says that there is only one run."""
+    """Yield a line for each difference between two runs other than time, and for what the ratios leave out."""
     if before.id == after.id:
         yield "both sides are the same run"
+    if skipped := not_compared(before, after):
+        yield f"{skipped} is not compared: this Headway has no such experiment"
     settings = before.settings, after.settings
     for name, old, new in (
         ("the machine", before.machine.cpu, after.machine.cpu),

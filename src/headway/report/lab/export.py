@@ -123,6 +123,7 @@ def run_to_json(run: Run) -> dict[str, Any]:
         "cells": [_cell(result) for result in run.results.values()],
         "verdicts": [verdict_to_json(verdict) for verdict in assessed.verdicts],
         "findings": [_finding(one) for one in assessed.findings],
+        "unknown_experiments": [{"experiment": name, "launches": launches} for name, launches in run.unknown.items()],
         "skipped": [dict(one.__dict__) for one in run.settings.skipped],
     }
 
@@ -167,6 +168,7 @@ def comparison_to_json(before: Run, after: Run, differences: Iterable[Difference
     return {
         "before": before.id,
         "after": after.id,
+        "unknown_experiments": [name for name in before.unknown if name in after.unknown],
         "cells": [
             {
                 "cell": one.before.cell.key,

@@ -11,6 +11,7 @@ from headway.lab.judging.machines import OnMachine, OverMachines
 from headway.lab.kept.results import Run
 from headway.printable import printable
 from headway.report.figures import Table, interval_ends
+from headway.report.lab.claimed import not_shown
 from headway.report.layout import bold, render_table
 
 __all__ = ["machines_to_json", "render_machines"]
@@ -38,6 +39,8 @@ def render_machines(runs: Sequence[Run], claims: Sequence[OverMachines]) -> Rend
         bold("Machines"),
         render_table(Table("", ("host", "run", "launches", "", "machine"), tuple(map(_machine, runs)), 1)),
     ]
+    unknown = {f"  ! {printable(run.settings.host)}: {line}": None for run in runs for line in not_shown(run)}
+    parts += (Text(line, style="yellow") for line in unknown)
     for name in dict.fromkeys(claim.experiment for claim in claims):
         parts.append(bold(name))
         for claim in (one for one in claims if one.experiment == name):

@@ -100,7 +100,7 @@ def costs_table(run: Run) -> Table | None:
     models: dict[str, dict[str, CellResult]] = {}
     starts: dict[str, list[float]] = {}
     for result in run.results.values():
-        if result.cell.interpreter == ONE_WORKER:
+        if result.cell.interpreter == ONE_WORKER or result.cell.experiment in run.unknown:
             continue
         starts.setdefault(result.cell.interpreter, []).extend(result.values("interpreter_start_s"))
         if result.samples("pool_start_s") and result.cell.variant.workload != "ping-pong":
