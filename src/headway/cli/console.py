@@ -1,8 +1,10 @@
 """Print data to stdout and messages to stderr. rich is imported only to print a table, never to start a lab."""
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import sys
 import textwrap
 import time
@@ -21,12 +23,14 @@ __all__ = [
     "check_outputs",
     "complain",
     "discard_output",
+    "end_line",
     "occupy_streams",
     "print_json",
     "print_list",
     "print_plain",
     "print_rendered",
     "progress",
+    "rewrite",
     "say",
     "say_rendered",
     "write_json",
@@ -36,6 +40,9 @@ __all__ = [
 _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
 _UNLIMITED = 10_000
+_LINES = 25
+_DIGITS = 6
+"""A value of COLUMNS with as many digits is no width, and would be filled with blanks."""
 _TELL_S = 2.0
 _STDERR = 2
 
@@ -57,10 +64,25 @@ def say(text: str) -> None:
 
     If stderr is closed or cannot be written to, the message is lost and the command goes on.
     """
+    _tell("\n".join(map(printable, text.split("\n"))) + "\n")
+
+
+def rewrite(line: str) -> None:
+    """Replace the terminal's current line by another one, as `say` would print it; `end_line` ends it."""
+    _tell(f"\r\x1b[K{printable(line)}")
+
+
+def end_line() -> None:
+    """End the line that `rewrite` began."""
+    _tell("\n")
+
+
+def _tell(text: str) -> None:
+    """Write text to stderr, unless stderr is closed or cannot be written to, as a terminal that is gone."""
     if sys.stderr is None:
         return
     try:
-        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+        print(text, end="", file=sys.stderr, flush=True)
     except OSError:
         # The descriptor stays open, because a program that this process becomes may need it. Without the stream,
         # Python does not report another error at exit.
@@ -86,6 +108,19 @@ def discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _put(text: str, *, flush: bool = False) -> None:
+    """Print text to stdout.
+
+    If stdout is a terminal that is gone, the text is lost and the command goes on: it ignores SIGHUP, or ends by it.
+    """
+    try:
+        print(text, flush=flush)
+    except OSError as error:
+        if error.errno != errno.EIO or sys.stdout is None or not stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode):
+            raise
+        discard_output()
+
+
 def complain(message: str, hint: str = "") -> None:
     """Print an error and its hint in the form that all commands use."""
     say(f"error: {message}")
@@ -95,12 +130,12 @@ def complain(message: str, hint: str = "") -> None:
 
 def print_json(value: Any) -> None:
     """Print JSON to stdout."""
-    print(json.dumps(value, indent=2, allow_nan=False))
+    _put(json.dumps(value, indent=2, allow_nan=False))
 
 
 def print_plain(text: str) -> None:
     """Print text to stdout, as it is."""
-    print(text)
+    _put(text)
 
 
 def print_list(named: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
@@ -111,7 +146,7 @@ def print_list(named: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
     width = _columns(sys.stdout) or _UNLIMITED
     for name, text in rows:
         begin = f"{blanks}{name:<{column}}  " if column else blanks
-        print(
+        _put(
             textwrap.fill(text, width, initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False)
         )
 
@@ -119,7 +154,7 @@ def print_list(named: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
 def _columns(stream: TextIO | None) -> int | None:
     """Return the width of a stream's lines: as COLUMNS says, or the terminal's; None for a pipe."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit():
+    if columns.isdecimal() and len(columns) < _DIGITS:
         # In fewer columns figures would be cut off, and a part of a figure looks like another figure. It is better that
         # the terminal wraps the lines.
         return max(int(columns), _LEAST_COLUMNS)
@@ -130,28 +165,28 @@ def _columns(stream: TextIO | None) -> int | None:
 
 def print_rendered(what: "RenderableType") -> None:
     """Print tables and text to stdout: colour only on a terminal and without NO_COLOR."""
-    _render(what, sys.stdout)
+    if sys.stdout is not None:
+        # The reader at the other end of a pipe may wait for the output.
+        _put(_rendered(what, sys.stdout), flush=True)
 
 
 def say_rendered(what: "RenderableType") -> None:
     """Print tables and text to stderr."""
-    _render(what, sys.stderr)
+    if sys.stderr is not None:
+        _tell(_rendered(what, sys.stderr) + "\n")
 
 
-def _render(what: "RenderableType", stream: TextIO | None) -> None:
-    if stream is None:  # it was closed when the program began
-        return
+def _rendered(what: "RenderableType", stream: TextIO) -> str:
+    """Return tables and text as lines for a stream."""
     from rich.console import Console
 
     width = _columns(stream) or _PIPE_COLUMNS
-    console = Console(width=width, highlight=False, soft_wrap=False, file=stream)
+    # Without a height, rich would read COLUMNS and LINES, and fail on digits that are no decimal number.
+    console = Console(width=width, height=_LINES, highlight=False, soft_wrap=False, file=stream)
     with console.capture() as captured:
         console.print(what)
     # rich pads lines with blanks. They are removed, because they are of no use in pipes and narrow terminals.
-    for line in captured.get().splitlines():
-        print(line.rstrip(), file=stream)
-    # The reader at the other end of a pipe may wait for the output.
-    stream.flush()
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

@@ -60,8 +60,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=seconds(above=True),
         metavar="TIME",
         help="time for all launches (`90s`, `10m`, `1h`): three launches of each cell that a claim is about, then more for open "
-        "claims, until each is decided or expected to need more than 100 launches, or more time than is left (default: 10m at "
-        "quick size for all experiments, less for fewer)",
+        "claims, until each is decided or expected to need more than 100 launches, or more time than is left; an experiment "
+        "that has begun gets its first launches also when the time is up (default: 10m at quick size for all experiments, less "
+        "for fewer)",
     )
     amount.add_argument("--launches", type=int, metavar="N", help="fixed number of launches of each cell")
     parser.add_argument(

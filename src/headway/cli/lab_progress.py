@@ -62,6 +62,17 @@ def _print_finished(progress: lab.Progress) -> None:
         console.print_rendered(render_decided(results, experiment, progress.news))
 
 
+def _left(progress: lab.Progress) -> str:
+    """Return what is left of the run; of one with a budget, no more than is certain."""
+    if progress.left_s is None or progress.cell is None:
+        return ""
+    if progress.budget_s is None:
+        return f", about {progress.left_s:.0f} s left"
+    if progress.left_s <= 0:
+        return f", the time is up, {progress.due} {'launch' if progress.due == 1 else 'launches'} to come"
+    return f", {progress.left_s:.0f} s of the budget left"
+
+
 class ProgressLine:
     """One line on stderr with the current cell, the number of launches and the time; on a terminal it is rewritten.
 
@@ -86,10 +97,13 @@ class ProgressLine:
         if self.run is None:
             self.run = progress.run
             again = f", {progress.done} of them already done" if progress.done else ""
-            more = (
-                "" if progress.budget_s is None else f", and more where claims are open, for {progress.budget_s:.0f} s"
-            )
-            console.say(f"run {progress.run}: {progress.planned} launches{more}{again}")
+            planned = f"{progress.planned} launches"
+            if progress.budget_s is not None:
+                planned = (
+                    f"up to {planned} in first looks, and more where claims are open, with a budget of "
+                    f"{progress.budget_s:.0f} s"
+                )
+            console.say(f"run {progress.run}: {planned}{again}")
             self._last_s = time.monotonic()
             if progress.cell is None and not progress.finished:
                 console.say("nothing to do: the run is complete")
@@ -106,12 +120,11 @@ class ProgressLine:
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
             return
         self._last_s = now_s
-        left = "" if progress.left_s is None or progress.cell is None else f", at most {progress.left_s:.0f} s left"
         failed = f", {progress.failed} failed" if progress.failed else ""
         what = ", done" if progress.cell is None else f": {progress.cell.key.replace('|', ' ')}"
-        line = f"{progress.done} launches, {now_s - self._begun_s:.0f} s{left}{failed}{what}"
+        line = f"{progress.done} launches, {now_s - self._begun_s:.0f} s{_left(progress)}{failed}{what}"
         if self._rewrites:
-            print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
+            console.rewrite(line[:110])
             self._open = True
         else:
             console.say(line)
@@ -127,5 +140,5 @@ class ProgressLine:
     def end(self) -> None:
         """End the line on the terminal, so that other output begins on a new one."""
         if self._open:
-            print(file=sys.stderr, flush=True)
+            console.end_line()
             self._open = False

@@ -3,6 +3,7 @@
 The launcher and the predictor are arguments.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -41,15 +42,19 @@ class Progress:
     Attributes:
         run: The run's id.
         done: Launches stored so far, including those of earlier sessions of the run.
-        planned: Launches in all; with a budget, the launches that the cells get regardless of results.
+        planned: Launches in all; with a budget, the launches that the cells get regardless of results, if the time is
+            not up before their experiment begins.
         budget_s: The time for all launches; None where their number is fixed.
         cell: The cell whose launch starts now; None otherwise.
         block: The number of that launch's block.
         failed: Failed launches so far.
-        left_s: An estimate of the most time that is left; None at first.
+        left_s: The time that is left of the budget, or without a budget an estimate of what the launches to come
+            take; None at first.
         finished: The experiment that has had its launches; "" otherwise.
         news: Claims whose outcome differs from the last report of `finished`; None for its first report.
         results: The run so far, given with `finished`.
+        due: Launches that the cells of the experiment under way still get regardless of results: also when the time
+            is up.
     """
 
     run: str
@@ -63,6 +68,7 @@ class Progress:
     finished: str = ""
     news: frozenset[str] | None = None
     results: Run | None = None
+    due: int = 0
 
 
 Report = Callable[[Progress], None]
@@ -111,6 +117,10 @@ class _Attempt:
         had = {key: len(launches) for key, launches in self._so_far.items()}
         to_come = [cell for cell in plan.cells for _ in range(agenda.first_launches(cell) - had.get(cell.key, 0))]
         left_s = agenda.expected_s(to_come) if self._so_far else None
+        # An anchor is stored before the agenda comes to it, so the launches that are due are those that are not stored.
+        stored = Counter(key for key, _ in self._stored)
+        under_way = plan.of(cell.experiment) if cell is not None else ()
+        due = sum(max(0, agenda.first_launches(one) - stored[one.key]) for one in under_way)
         if plan.budget_s is not None:
             left_s = max(0.0, plan.budget_s - agenda.spent_s)
         self._report(
@@ -126,6 +136,7 @@ class _Attempt:
                 finished,
                 news,
                 self.verdicts(finished)[0] if finished else None,
+                due,
             )
         )
 
