@@ -404,7 +404,7 @@ def test_with_a_redis_server_the_cores_are_shown(make_run, declare):
 
     assert busy.columns == ("", "", *(f"core {core}" for core in range(4, 12)), "all cores")
     assert busy.rows == (("3.15", "serial", *(f"{core} %" for core in range(4, 12)), "0.7"),)
-    assert busy.caption.endswith("the 8 busiest of 12")
+    assert busy.caption.endswith("other programs' included; the 8 busiest of 12")
     assert len(experiment_tables(with_facts(alone, facts), one)) == 1
 
 

@@ -165,6 +165,15 @@ class CellResult:
                     shares.setdefault(core, []).append(share)
         return {core: statistics.fmean(values) for core, values in sorted(shares.items())}
 
+    def own_busy_cores(self) -> float | None:
+        """Return how many cores the launches' own processes kept busy in the timed parts, as the mean over launches.
+
+        None if the timed parts were too short, or the launches are of a version that counted the whole machine alone.
+        """
+        facts = [one.launch.facts for one in self.ok if one.launch.facts.get("timed_s", 0) >= _TELLING_S]
+        busy = [fact["own_busy_s"] / fact["timed_s"] for fact in facts if "own_busy_s" in fact]
+        return statistics.fmean(busy) if busy else None
+
     def course(self) -> list[Stretch]:
         """Return the number of busy cores in each stretch of the launches, by time; [] if no launch recorded it.
 

@@ -136,7 +136,12 @@ def _plots(experiment: Experiment, results: Sequence[CellResult], *, rounds: boo
                     kind: Literal["lines", "dots"] = "lines" if axes.x else "dots"
                     yield _plot(kind, words, (one,), unit_of(one), axes)
     if sum(bool(result.mean_utilisation()) for result in python) > 1:
-        yield _plot("cores", "busy share of each core during the timed part, and busy cores over time", (), "share")
+        yield _plot(
+            "cores",
+            "busy share of each core during the timed part, and busy cores over time, other programs' included",
+            (),
+            "share",
+        )
 
 
 def _ideal(experiment: Experiment, axes: _Axes, unit: Unit) -> Literal["divided", "multiplied", ""]:

@@ -81,20 +81,27 @@ def _spreads(run: Run, experiment: Experiment) -> Iterator[str]:
 
 
 def _busy(run: Run, experiment: Experiment) -> Iterator[str]:
-    """Yield busy cores and context switches per series, over settings and interpreters: a range each."""
+    """Yield busy cores and context switches per series, over settings and interpreters: a range each.
+
+    Launches of older versions have the busy time of the whole machine alone.
+    """
+    whose = " of the launches' own processes"
     cores: dict[str, list[float]] = {}
     switches: dict[str, list[float]] = {}
     for result in run.of(experiment.name):
         utilisation, rate = result.mean_utilisation(), result.mean_switches_per_s()
         if utilisation and rate and result.cell.interpreter != ONE_WORKER:
-            cores.setdefault(result.cell.series, []).append(sum(utilisation.values()))
+            busy = result.own_busy_cores()
+            if busy is None:
+                busy, whose = sum(utilisation.values()), ", other programs' included"
+            cores.setdefault(result.cell.series, []).append(busy)
             switches.setdefault(result.cell.series, []).append(sum(rate))
     if cores:
         parts = [
             f"{series} {_range(values, '.1f')} ({_range(switches[series], ',.0f')}/s)"
             for series, values in cores.items()
         ]
-        yield "busy cores (and context switches): " + ", ".join(parts)
+        yield f"busy cores{whose} (and context switches): {', '.join(parts)}"
 
 
 def _range(values: Sequence[float], form: str) -> str:

@@ -198,7 +198,7 @@ def _busy_cores(run: Run, experiment: Experiment, results: Sequence[CellResult])
                 rows.append((*grid.name(row), series, *cells, f"{sum(shares.values()):.1f}"))
     some = f"; the {len(shown)} busiest of {len(peaks)}" if len(shown) < len(peaks) else ""
     return Table(
-        f"busy share of each core during the timed part, server and client together{some}",
+        f"busy share of each core during the timed part, server and client together, other programs' included{some}",
         (*[""] * (grid.names + 1), *(f"core {core}" for core in shown), "all cores"),
         tuple(rows),
         grid.names + 1,
