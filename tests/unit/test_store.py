@@ -319,3 +319,30 @@ def test_runs_are_deleted_where_the_file_cannot_become_smaller(store, monkeypatc
     with pytest.raises(StoreError, match=r"the runs are deleted, but .* is as large as before"):
         store.delete_runs([run_id])
     assert store.runs() == []
+
+
+def test_a_reader_leaves_the_folder_as_it_was(tmp_path):
+    """The side files that SQLite needs to read go when the reader goes; nothing can be written meanwhile."""
+    path = tmp_path / "results.sqlite"
+    with Store(path, create=True) as store:
+        run_id = store.new_run(SETTINGS, [])
+    before = path.read_bytes()
+    with Store(path) as reader:
+        assert reader.find_id() == run_id
+        with pytest.raises(StoreError, match="readonly"):
+            reader.end_run(run_id)
+
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == before
+
+
+def test_a_reader_leaves_a_writer_its_files(store):
+    """A reader that goes while a run is written takes nothing from it."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+    with Store(store.path) as reader:
+        assert reader.find_id() == run_id
+    assert store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [1.0]}))
+
+    with Store(store.path) as reader:
+        assert reader.done(run_id) == {(cell.key, 0)}

@@ -104,7 +104,8 @@ class Store:
     Args:
         path: The file.
         create: Create the file and its folder if they do not exist.
-        write: Open the file for writing; reading leaves the file and its folder as they are.
+        write: Open the file for writing. Reading changes nothing that is stored, and leaves no file beside the store,
+            unless SQLite may not write it.
 
     Raises:
         StoreError: The file cannot be opened, is no results store, or (without `create`) does not exist.
@@ -119,7 +120,7 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
-            self._db = self._connect("rwc" if create else "rw" if write else "ro")
+            self._db = self._connect(create=create, write=write)
             try:
                 self._check_version(create=create)
                 if create or write:
@@ -134,10 +135,13 @@ class Store:
                 self._db.close()
                 raise
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    def _connect(self, *, create: bool, write: bool) -> sqlite3.Connection:
         uri = self.path.absolute().as_uri()
+        # A connection of mode `ro` would make the side files of WAL, and could not remove them when it is closed.
+        mode = "rwc" if create else "rw"
         db = sqlite3.connect(f"{uri}?mode={mode}", uri=True, timeout=_PATIENCE_S, isolation_level=None)
-        if mode == "ro":
+        if not (create or write):
+            db.execute("PRAGMA query_only = ON")
             try:
                 db.execute("SELECT COUNT(*) FROM sqlite_master")
             except sqlite3.OperationalError:
