@@ -5,17 +5,38 @@ from pathlib import Path
 
 from headway.errors import UsageError
 
-__all__ = ["cache_folder", "cache_path", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
+__all__ = [
+    "cache_folder",
+    "cache_path",
+    "default_store",
+    "home_folder",
+    "interpreters_folder",
+    "libraries_folder",
+    "scratch_folder",
+]
 
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
     if value.startswith("/"):  # the XDG specification says that a relative path must be ignored
         return Path(value, "headway")
+    home = home_folder()
+    if home is None:
+        raise UsageError("this user has no home folder", hint=f"set HOME, or {variable}, to an absolute path")
+    return home / fallback / "headway"
+
+
+def home_folder() -> Path | None:
+    """Return the user's home; None without one.
+
+    A HOME that is no absolute path is none: it would name another folder wherever the command is run.
+    """
+    if not os.environ.get("HOME", "/").startswith("/"):
+        return None
     try:
-        return Path.home() / fallback / "headway"
-    except RuntimeError as error:
-        raise UsageError("this user has no home folder", hint=f"set HOME, or {variable}, to a folder") from error
+        return Path.home()
+    except RuntimeError:  # the user database has no entry for this user
+        return None
 
 
 def cache_path() -> Path:

@@ -17,7 +17,7 @@ from typing import final
 
 from headway.errors import UsageError
 from headway.host.own_folders import mark, remove_own
-from headway.host.paths import cache_folder
+from headway.host.paths import cache_folder, home_folder
 
 __all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes", "remove_folders"]
 
@@ -122,8 +122,8 @@ def _candidates(name: str) -> Iterator[Path]:
         yield Path("/tmp")
         return
     yield cache_folder()
-    with contextlib.suppress(RuntimeError):  # A user without an entry in the user database has no home.
-        yield Path.home()
+    if (home := home_folder()) is not None:
+        yield home
     yield from (Path("/var/tmp"), Path("/tmp"))
     for root in ("/mnt", "/media", "/srv") if name == "second" else ():
         with contextlib.suppress(OSError):
