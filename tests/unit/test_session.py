@@ -152,8 +152,10 @@ def test_a_complete_run_is_only_read_by_a_resume(store, tmp_path, monkeypatch):
     """A complete run with a budget is neither prepared nor launched again, whatever today's claims would ask for."""
     run, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}))
     monkeypatch.setattr(runner, "ready_again", lambda *_, **__: pytest.fail("it is prepared again"))
-    again = runner.resume(run.id, store_path=tmp_path / "results.sqlite")
+    said = []
+    again = runner.resume(run.id, store_path=tmp_path / "results.sqlite", say=said.append)
 
+    assert said == [f"nothing to do: the run {run.id} is complete"]
     assert again.header == run.header
     assert again.results.keys() == run.results.keys()
 

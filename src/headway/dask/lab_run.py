@@ -307,5 +307,7 @@ def go_on(
         )
     measuring = _Measuring(cluster, path, report, say, in_turns=in_turns)
     unfinished = [(one.settings.host, one.id) for one in headers if not one.complete]
+    if not unfinished:
+        say(f"nothing to do: the cluster run {name} is complete")
     lost = measuring.all_of([(host, functools.partial(measuring.go_on, host, run_id)) for host, run_id in unfinished])
     return _read(path, name, lost)

@@ -453,6 +453,7 @@ def resume(
             raise UsageError(f"the run {header.id} contains benchmarks of pytest", hint="run pytest again")
         if header.complete:
             # Another version's claims could ask for more launches.
+            say(f"nothing to do: the run {header.id} is complete")
             return read_run(results, header.id)
         plan = plan_of(settings, results.cells(header.id))
         again = ready_again(settings, plan, left_of(plan, results.done(header.id)), redis_url=redis_url, say=say)
