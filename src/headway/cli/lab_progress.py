@@ -10,43 +10,59 @@ from types import FrameType
 from headway import lab
 from headway.cli import console
 
-__all__ = ["SIGNALLED", "ProgressLine", "interruptible"]
+__all__ = ["SIGNALLED", "ProgressLine", "interruptible", "stoppable"]
 
 SIGNALLED = 128
 """A signal's number above this is the exit code of a command that the signal ended, as in shells."""
 
 
 @contextlib.contextmanager
-def interruptible(report: "ProgressLine") -> Iterator[Callable[[lab.Progress], None]]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no launch is left running and the stored results are shown.
+def stoppable(stopped: Callable[[int], None]) -> Iterator[Callable[[], None]]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C, so that no launch and no lock is left, here or on another machine.
 
-    Only the exit code differs. Yields a function that takes the place of `report`. Python discards an exception that a
-    handler raises during a `__del__` or a callback. The function therefore raises KeyboardInterrupt again before the next
-    launch.
+    Only the exit code differs: `stopped` is called with the first signal's number. Python discards an exception that a
+    handler raises during a `__del__` or a callback. The block is therefore given a function that raises
+    KeyboardInterrupt again, to be called before each launch.
     """
     interrupted = False
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         nonlocal interrupted
         if not interrupted:
-            report.stopped_by = number
+            stopped(number)
         interrupted = True
         raise KeyboardInterrupt
 
-    def report_unless_interrupted(progress: lab.Progress) -> None:
-        if interrupted and progress.cell is not None:
+    def stop_if_interrupted() -> None:
+        if interrupted:
             raise KeyboardInterrupt
-        report(progress)
 
     # A signal that is ignored stays ignored, so that `nohup headway lab` goes on after a hang-up.
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in heard}
     try:
-        yield report_unless_interrupted
+        yield stop_if_interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def interruptible(report: "ProgressLine") -> Iterator[Callable[[lab.Progress], None]]:
+    """Make the lab of this machine stoppable; yield a function that takes the place of `report`."""
+
+    def stopped(number: int) -> None:
+        report.stopped_by = number
+
+    with stoppable(stopped) as stop_if_interrupted:
+
+        def report_unless_interrupted(progress: lab.Progress) -> None:
+            if progress.cell is not None:
+                stop_if_interrupted()
+            report(progress)
+
+        yield report_unless_interrupted
 
 
 def _print_finished(progress: lab.Progress) -> None:
