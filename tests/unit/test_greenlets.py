@@ -20,6 +20,9 @@ EVENTLET = (
     Frame(f"{SITE}/eventlet/hubs/poll.py", 80, "Hub.wait", 71),
     Frame(f"{SITE}/eventlet/hubs/hub.py", 362, "BaseHub.run", 334),
 )
+TIMERS = EVENTLET[1:]
+LIBUV = (Frame(f"{SITE}/gevent/libuv/loop.py", 553, "loop.run", 515), *GEVENT)
+LIBEV = (Frame(f"{SITE}/gevent/libev/corecffi.py", 366, "loop.run", 359), *GEVENT)
 ASYNCIO = (
     Frame(f"{LIB}/selectors.py", 452, "EpollSelector.select", 440),
     Frame(f"{LIB}/asyncio/base_events.py", 1989, "BaseEventLoop._run_once", 1960),
@@ -30,9 +33,9 @@ GREENLET = (WORK, Frame(f"{SITE}/gunicorn/workers/ggevent.py", 120, "GeventWorke
 QUERY = (WORK, Frame(f"{SITE}/sqlalchemy/ext/asyncio/engine.py", 900, "AsyncConnection.run_sync.<locals>.run", 890))
 
 
-@pytest.mark.parametrize("home", [GEVENT, EVENTLET])
+@pytest.mark.parametrize("home", [GEVENT, LIBUV, LIBEV, EVENTLET, TIMERS])
 def test_a_hub_is_a_loop(home):
-    """The loop of gevent, which waits in C, and that of eventlet, which polls; a hub's callback is in the loop."""
+    """A loop of gevent waits in C, or calls C by CFFI, and eventlet's polls or sleeps; a hub's callback is in the loop."""
     assert home_at(home) is Home.LOOP
     assert is_a_hub(home)
     assert home_at((WORK, *home[-1:])) is None

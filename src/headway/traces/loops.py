@@ -56,10 +56,14 @@ _HUBS: Final = {("gevent/hub.py", "Hub.run"), ("hubs/hub.py", "BaseHub.run"), ("
 """Functions of gevent and eventlet that run a loop in a greenlet of its own: the loop's stack begins there."""
 _HUB_POLLS: Final = {
     ("hubs/poll.py", "Hub.do_poll"),
+    ("hubs/poll.py", "Hub.wait"),
     ("hubs/epolls.py", "Hub.do_poll"),
     ("hubs/selects.py", "Hub.wait"),
+    ("libuv/loop.py", "loop.run"),
+    ("libev/corecffi.py", "loop.run"),
 }
-"""Functions in which eventlet's loop waits; gevent's is written in C."""
+"""Functions in which the loop waits: of eventlet, and of gevent where Python calls libuv or libev by CFFI.
+eventlet's `Hub.wait` sleeps if the hub has only timers."""
 _RUNNERS: Final = {
     ("asyncio/runners.py", "Runner.run"),
     ("asyncio/runners.py", "run"),
