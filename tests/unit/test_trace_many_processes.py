@@ -66,7 +66,7 @@ def test_the_rest_has_a_line_each_and_one_for_all_further_ones(launch):
 
 
 def test_a_line_tells_of_a_lack_of_cores_and_of_findings():
-    """What a process that has no report lost is in its line."""
+    """The line of a process without a report has the time that it lost."""
     worse = [analyse(Script().hold(0, 0, 3000, ran=0.2).trace(3000, pid=pid)) for pid in range(6)]
     lines = shown([*worse, analyse(Script().hold(0, 0, 3000, ran=0.5).trace(3000, pid=77))])
 
