@@ -22,7 +22,7 @@ def alone(ran, *, until_ms=3000, **process):
     return script.trace(until_ms, "MainThread", **process)
 
 
-def behind(*, ran, wait_ms, asks_ms=5.0, rounds=40):
+def behind(*, ran, wait_ms, asks_ms=5.0, rounds=40, **process):
     """Return a trace of a thread that waits `wait_ms` for one that computes with the given share of a core."""
     script, now = Script(), 0.0
     for _ in range(rounds):
@@ -30,7 +30,7 @@ def behind(*, ran, wait_ms, asks_ms=5.0, rounds=40):
         script.wait(1, now, asks_ms=now + asks_ms).hold(0, now, end, forced=True, ran=ran)
         script.wait(0, end, stack=AT_COMPUTE).hold(1, end, end + 0.02, stack=AT_RECV)
         now = end + 0.02
-    return script.add(now, 0, Kind.ACQUIRE).trace(now, "cpu", "io")
+    return script.add(now, 0, Kind.ACQUIRE).trace(now, "cpu", "io", **process)
 
 
 @pytest.mark.parametrize("ran", [0.23, 0.7])
@@ -69,6 +69,17 @@ def test_waits_for_a_holder_without_a_core_are_no_convoy():
     assert guilty.cost_ns == pytest.approx(0.12 * 40 * 20 * MS, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("changes", "is_told"), [({}, True), ({"policy": "fair"}, False), ({"interval_us": 500}, False)]
+)
+def test_short_holds_may_help_where_threads_wait_for_a_holder_without_a_core(changes, is_told):
+    """The finding names the shorter interval without a factor; not if it is set, if a policy decides, or if nobody waits."""
+    short = "`sys.setswitchinterval(0.0005)` may help, too"
+
+    assert (short in told(behind(ran=0.12, wait_ms=20, **changes))["off-core"].advice) is is_told
+    assert short not in told(alone(0.23, **changes))["off-core"].advice
+
+
 def test_a_stop_of_the_process_is_no_part_of_a_convoy():
     """A convoy's waits go on; one of 3 s, in which the process was stopped, is neither in its time nor in its cost."""
     script, now = Script(), 0.0
@@ -101,7 +112,7 @@ def test_no_factor_is_promised_where_cores_are_missing():
 
     assert "times shorter" not in advice
     assert "measured servers" not in advice
-    assert "would make that part of these waits shorter in which io and cpu have cores" in advice
+    assert "would make these waits shorter; by how much depends on what else runs on the cores" in advice
     assert "`headway run`, so that io requests the GIL as soon as it has a core" in advice
 
 

@@ -7,7 +7,7 @@ convoy if all of these hold:
 - It follows a blocking call, and not a preemption of its thread.
 - It lasted at least `WAIT_SHARE` of the interval.
 - CPU-bound threads held the GIL, and ran, for at least `HELD_SHARE` of the wait, and one of them was preempted during it.
-  While a holder has no core, the waiter waits for that core: no interval and no policy ends such a time sooner.
+  While a holder has no core, the waiter waits for that core, and other programs decide how long that takes.
 - All holders released the GIL within an interval after the request, and none was in one call of C for the whole hold.
   Otherwise the cause is that call, which no shorter interval helps. A holder that hardly ran in most of its holds slept
   in such a call.

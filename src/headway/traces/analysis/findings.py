@@ -12,6 +12,7 @@ from headway.traces.analysis.advice import (
     another_gil,
     by_policy,
     in_parallel,
+    shorter_holds,
     shorter_interval,
 )
 from headway.traces.analysis.behind import BEHIND, behind_a_function, guilty_function, told_already
@@ -334,7 +335,8 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
                 else "the process was stopped, or a call into C slept without releasing the GIL"
             ),
             advice="check what else runs on these cores (`headway doctor`, a container's CPU quota)"
-            + "; if one line causes this, let its call release the GIL" * (not analysis.watched),
+            + "; if one line causes this, let its call release the GIL" * (not analysis.watched)
+            + (f"; {shorter}" if matters and (shorter := shorter_holds(analysis.process, gil)) else ""),
             cost_ns=gil.off_core_ns,
             gil=gil.index,
         )
