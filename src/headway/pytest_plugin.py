@@ -191,10 +191,10 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
         journal.at_turn = turn_taker(session.option("turn_files"))
     yield Bench(journal, options)
     if session.option("turn_files"):
-        from headway.measure.against import refuse_this_trees_code
+        from headway.measure.trees import refuse_wrong_code
 
         # By now everything is imported that a function imports when it is called.
-        refuse_this_trees_code(session.option("turn_files"))
+        refuse_wrong_code(session.option("turn_files"), session.config.invocation_params.dir)
     if session.child is not None and _is_launched(request.node, session):
         from headway.measure.children import write_launch
 
@@ -310,11 +310,14 @@ def _launch(session: pytest.Session) -> None:
         return
     from headway.measure.against import measure_against, worktree
     from headway.measure.copies import EDITABLE, copied_package
+    from headway.measure.trees import UNBUILT, unbuilt
 
     try:
         if copied := copied_package(session.config.rootpath):
             raise UsageError(copied, hint=EDITABLE)
         with nothing_left_behind(), worktree(revision, session.config.rootpath) as tree:
+            if built := unbuilt(tree.here, tree.there):
+                raise UsageError(built, hint=UNBUILT)
             measure_against(ours.sides, tree, how, tests, ours.launches, session.config.rootpath)
     except HeadwayError as error:
         hint = f"; {error.hint}" if error.hint else ""

@@ -237,33 +237,6 @@ def git(*arguments, where):
     return subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize(
-    ("file", "refused"),
-    [
-        ("src/package/__init__.py", True),
-        ("build/package/__init__.py", True),  # a build of it
-        ("build/other.py", False),  # a library, in a folder that git ignores
-        (".venv/lib/site-packages/package.py", False),
-        ("headway-against-x/tree/src/package/__init__.py", False),  # the other tree, where TMPDIR is in this one
-        ("../elsewhere/package.py", False),
-    ],
-)
-def test_code_of_this_tree_in_the_other_ones_process(tmp_path, monkeypatch, file, refused):
-    """Code of this tree is refused in the other one's process, but not libraries, nor in this tree's own process."""
-    here = tmp_path / "here"
-    for one in ("src/package/__init__.py", file):
-        (here / one).parent.mkdir(parents=True, exist_ok=True)
-        (here / one).touch()
-    (here / ".gitignore").write_text("build\n.venv\n")
-    git("init", "--quiet", ".", where=here)
-    name = Path(file).parent.name if Path(file).name == "__init__.py" else Path(file).stem
-    monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(__file__=str(here / file)))
-
-    against.refuse_this_trees_code("3,4")
-    with pytest.raises(UsageError, match="is this tree's own there") if refused else contextlib.nullcontext():
-        against.refuse_this_trees_code(f"3,4,{here}")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_waits_for_the_removal_of_the_tree(tmp_path, monkeypatch, number):
     """Ctrl-C, and while the tree is removed Ctrl-C or SIGTERM: nothing is left, and the second signal still arrives."""

@@ -3,8 +3,8 @@
 The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: a test's file,
 the conftest.py files above it and the folder `tests` that it is in replace the other revision's. Folders of the import
 path inside this tree are replaced by the same folders of the other tree. A process of the other tree in which code of
-this one was imported all the same has failed. Only one of the two processes runs at a time, from its start on. From the
-first round on, the processes have one round each, in alternating order.
+this one was imported all the same has failed (`trees`). Only one of the two processes runs at a time, from its start
+on. From the first round on, the processes have one round each, in alternating order.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from typing import final
 
 from headway.agent.headway_agent import turns
 from headway.errors import UsageError
-from headway.host.packages import in_packages
 from headway.host.repository import git, without_gits_variables
 from headway.lab import stats
 from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
-from headway.measure.copies import installed, sources
+from headway.measure.copies import installed
 from headway.measure.journal import Entry, Journal
 from headway.measure.result import Result
+from headway.measure.trees import SCRATCH
 
 __all__ = [
     "SIDE",
@@ -39,7 +39,6 @@ __all__ = [
     "Sides",
     "Worktree",
     "measure_against",
-    "refuse_this_trees_code",
     "turn_taker",
     "worktree",
 ]
@@ -47,7 +46,6 @@ __all__ = [
 TURN_OPTION = "--headway-turn-files"
 SIDE = "HEADWAY_SIDE"
 """The environment variable of the two processes: "0" in this tree, "1" in the other one."""
-_SCRATCH = "headway-against-"
 
 _TESTS = {"test", "tests", "benchmark", "benchmarks"}
 """The names of folders that contain tests, their helper modules and their data, and no code that is measured."""
@@ -132,37 +130,6 @@ class Worktree:
         shutil.copyfile(path, there)
 
 
-def refuse_this_trees_code(files: str) -> None:
-    """Raise UsageError if this process, which measures the other tree, has imported code of this tree.
-
-    Some editable installations put a finder before the import path; and what the other tree lacks may be found here.
-
-    Args:
-        files: The value of the option by which the process takes turns; it names this tree in the other one's process.
-    """
-    tree = files.split(",", 2)[2:]
-    if not tree:
-        return
-    here = Path(tree[0])
-    for name, module in sorted(sys.modules.items()):
-        given = Path(getattr(module, "__file__", None) or os.devnull)
-        file = given.resolve()
-        if not file.is_relative_to(here) or any(part.startswith(_SCRATCH) for part in file.relative_to(here).parts):
-            continue
-        prefix = Path(sys.prefix).resolve()
-        is_environments = prefix.is_relative_to(here) and file.is_relative_to(prefix)
-        if is_environments or in_packages(given) or in_packages(file):
-            continue
-        # A library that lies in a folder that git ignores is the same for both; a build of a package is not.
-        if git("ls-files", "--cached", "--others", "--exclude-standard", "--", str(file), where=here) or any(
-            path.is_file() for path in sources(here, name.partition(".")[0])
-        ):
-            raise UsageError(
-                f"{name} is this tree's own there, too: {file}",
-                hint="an import hook of an editable installation, or an absolute path, leads here",
-            )
-
-
 @contextlib.contextmanager
 def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
     """Check out a revision of the repository of `folder` for the time of the block.
@@ -175,7 +142,7 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
     except UsageError:  # quiet: git itself says nothing about a name that it does not know
         raise UsageError(f"{revision!r} is not a revision of the repository {here}", hint=_missing(here)) from None
-    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH)).resolve()
+    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH)).resolve()
     there = scratch / "tree"
     try:
         # A hook of the user's may install, build or ask, and it knows nothing of this tree.
@@ -230,9 +197,9 @@ class _Side:
     """One of the two processes that take turns."""
 
     def __init__(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path, *, without: str = ""
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path, *, other: str = ""
     ) -> None:
-        """Start the process; `without` is a tree whose code it must not import."""
+        """Start the process; `other` is the other tree, whose code it must not import."""
         self._answer = scratch / ANSWER
         self._late = False
         mine_ended, its_ended = os.pipe()
@@ -241,7 +208,7 @@ class _Side:
         self._said = (scratch / "said").open("w+", encoding="utf-8", errors="replace")
         try:
             self.process = subprocess.Popen(
-                [*command, f"{TURN_OPTION}={its_ended},{its_begins}" + (f",{without}" if without else "")],
+                [*command, f"{TURN_OPTION}={its_ended},{its_begins}" + (f",{other}" if other else "")],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -413,7 +380,7 @@ def measure_against(
                 )
             # The session's folder may be new in this tree.
             their_folder.mkdir(parents=True, exist_ok=True)
-            places: list[_Place] = [(how.folder, test, usual, "")]
+            places: list[_Place] = [(how.folder, test, usual, str(tree.there))]
             if test not in lacking:
                 places.append((their_folder, f"{theirs}::{name}", elsewhere, str(tree.here)))
             launched = _launched(places, how, block)
@@ -433,7 +400,7 @@ def measure_against(
 
 
 _Place = tuple[Path, str, Mapping[str, str], str]
-"""Where a process runs, pytest's name of its test there, its environment, and the tree whose code it must not import."""
+"""Where a process runs, pytest's name of its test there, its environment, and the other tree."""
 
 
 def _launched(places: Sequence[_Place], how: Launching, block: int) -> list[Launched]:
@@ -443,10 +410,10 @@ def _launched(places: Sequence[_Place], how: Launching, block: int) -> list[Laun
     """
     with how.scratch("headway-turns-") as scratch, contextlib.ExitStack() as stack:
         sides: list[_Side] = []
-        for where, what, environment, without in turns.in_order(places, block):
+        for where, what, environment, other in turns.in_order(places, block):
             own = Path(scratch) / str(len(sides))
             own.mkdir()
-            side = _Side(how.command(what, own), where, environment, own, without=without)
+            side = _Side(how.command(what, own), where, environment, own, other=other)
             stack.callback(side.close)
             side.until_it_waits()
             sides.append(side)
