@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from headway.live.stall_log import StallLog, append, here
+from headway.traces.analysis.stall_sums import told_rows
 
 ROWS = [{"number": number, "pad": "x" * 90} for number in range(3)]
 LINES = [json.dumps(row) + "\n" for row in ROWS]
@@ -79,3 +80,15 @@ def test_a_stall_after_a_full_disk_is_counted(tmp_path, room):
     counted.read()
 
     assert (counted.by_cause, counted.last) == ({"GIL": [1, 0.5]}, "it")
+
+
+def test_a_line_that_another_watcher_has_half_written_is_left_whole(tmp_path, monkeypatch):
+    """It may be complete when the newline comes; the empty line behind it is no entry that is left out."""
+    log = tmp_path / "it.stalls.jsonl"
+    row = {"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}
+    append(log, [row])
+    monkeypatch.setattr("os.pread", lambda *_: b'"')
+    append(log, [row])
+
+    with log.open() as file:
+        assert told_rows(file) == ([row, row], 0)

@@ -43,7 +43,9 @@ def append(log: Path, rows: Iterable[dict[str, Any]]) -> None:
     try:
         size = os.fstat(file).st_size
         if size and os.pread(file, 1, size - 1) != b"\n":
-            data = b"\n" + data
+            data = (
+                b"\n" + data
+            )  # the line was cut off; or another watcher is just writing it, and an empty line follows it
         while (taken := os.write(file, data)) < len(data):
             data = b"\n" + data[data.rfind(b"\n", 0, taken) + 1 :]
     finally:

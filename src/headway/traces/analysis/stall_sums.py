@@ -132,10 +132,15 @@ def _number(text: str) -> int | None:
 
 
 def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
-    """Return the stalls in a log's lines, and the number of lines that make no sense, such as one that was cut off."""
+    """Return the stalls in a log's lines, and the number of lines that make no sense, such as one that was cut off.
+
+    A line without a character is none of them: a watcher that sees another one's line half written begins with a newline.
+    """
     found = []
     bad = 0
     for line in lines:
+        if line == "\n":
+            continue
         try:
             row = json.loads(line)
             _check(row)
