@@ -89,6 +89,24 @@ check(files)
 print(len(own.trace().events) > 100)
 """
 
+METRICS = """
+from headway.live.metrics import Counting
+
+counting = Counting(None, 8)
+
+def holds():
+    return sum(sum(one.hold_buckets) for one in counting.totals().values())
+
+assert holds()
+files = close_all(int(sys.argv[2]))
+work()
+before = holds()
+work()
+assert holds() > before + 50
+check(files)
+print("counts")
+"""
+
 LOW = """
 from headway.live import recording
 
@@ -148,6 +166,12 @@ def test_a_forked_child_becomes_a_daemon(tmp_path, files):
 def test_counting_goes_on_when_all_descriptors_are_closed(tmp_path):
     """A process that counts, and then records itself, closes no file of the program's."""
     assert ran(COUNTED, tmp_path) == "True\n"
+
+
+@pytest.mark.parametrize("files", [0, 12])
+def test_metrics_go_on_when_all_descriptors_are_closed(tmp_path, files):
+    """The counters of a process are found again, and no file of the program's is closed."""
+    assert ran(METRICS, tmp_path, files) == "counts\n"
 
 
 @pytest.mark.parametrize("low", ["0", "2", "0 1 2"])

@@ -3,7 +3,7 @@
 import fcntl
 import os
 
-__all__ = ["above_streams"]
+__all__ = ["above_streams", "close_own", "identity"]
 
 _STDERR = 2
 
@@ -23,3 +23,18 @@ def above_streams(descriptor: int) -> int:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
     finally:
         os.close(descriptor)
+
+
+def identity(descriptor: int) -> tuple[int, int]:
+    """Return the device and the inode of a descriptor's file. Raises OSError."""
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
+
+
+def close_own(descriptor: int, known: tuple[int, int]) -> None:
+    """Close a descriptor if its file is still that of the given identity: else the program has closed it."""
+    try:
+        if identity(descriptor) == known:
+            os.close(descriptor)
+    except OSError:
+        pass  # it is closed

@@ -21,6 +21,7 @@ from typing import Self
 from headway.errors import RecordingError
 from headway.live.beginnings import beginnings
 from headway.live.counters import Rates, Snapshot, decode, difference
+from headway.live.descriptors import above_streams, close_own, identity
 from headway.live.files import descendants
 from headway.live.header import COUNTERS_ONLY, FIELDS_BYTES, FORMAT_VERSION, Header, header_in
 from headway.live.lived import incarnation_of
@@ -137,6 +138,8 @@ class Watch:
         """
         self.pid = pid
         self._fd, self._base = -1, 0
+        self._identity = 0, 0
+        """The device and inode of the counters' file, which in our own process the program may close."""
         try:
             incarnation = incarnation_of(pid)
             if incarnation is None:
@@ -167,7 +170,7 @@ class Watch:
     def _open(self, own_pid: int) -> Header | None:
         for path, base in _candidates(self.pid):
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+                fd = above_streams(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
             except OSError:
                 continue
             header = _read_header(fd, base)
@@ -187,7 +190,7 @@ class Watch:
                         f" {header.slots_offset}; expected at most {_MOST_SLOTS}, below byte {_MOST_OFFSET}",
                         hint="Headway's recorder did not write them: do not trust this process",
                     )
-                self._fd, self._base = fd, base
+                self._fd, self._base, self._identity = fd, base, identity(fd)
                 return header
             os.close(fd)
         return None
@@ -205,7 +208,7 @@ class Watch:
         """Close the counters; the process goes on as before."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            close_own(fd, self._identity)
 
     @property
     def program(self) -> str:
