@@ -76,6 +76,84 @@ def test_nothing_is_said_where_nothing_stood_still(pytester):
     assert "headway:" not in pytester.runpytest_subprocess().stdout.str()
 
 
+CRASHES = """
+import asyncio, os, time
+
+def nap():
+    time.sleep(0.3)
+
+async def blocks():
+    await asyncio.sleep(0.01)
+    nap()
+
+async def crashes():
+    await blocks()
+    os._exit(3)
+
+def test_blocks():
+    asyncio.run(blocks())
+
+def test_passes():
+    pass
+
+def test_crashes():
+    asyncio.run(crashes())
+"""
+
+
+def test_stalls_of_a_worker_that_crashed_are_named(pytester, monkeypatch):
+    """The controller reads the log of a worker of xdist that has crashed, and leaves no folder behind."""
+    folder = pytester.mkdir("temporary")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    pytester.makepyfile(CRASHES)
+    result = pytester.runpytest_subprocess("--headway-stalls", "-n", "1")
+    result.assert_outcomes(passed=2, failed=1)
+    text = result.stdout.str()
+    told = text.partition("tests in which an event loop stalled")[2]
+    named = [line.rpartition("::")[2] for line in told.splitlines() if "::" in line and not line.startswith(("F", " "))]
+
+    assert sorted(named) == ["test_blocks", "test_crashes"], text
+    assert told.count(" nap") == 2
+    assert "not known" not in text
+    assert not list(folder.glob("headway-*"))
+
+
+BEFORE_THE_NOTES = """
+import os, pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session):
+    if hasattr(session.config, "workerinput"):
+        os.unlink(os.path.join(session.config.workerinput["headway_stalls_folder"], "worker.jsonl"))
+"""
+
+
+def test_a_worker_of_which_nothing_is_known_is_named(pytester):
+    """Where a crashed worker has left no notes, its stalls are not known, and nothing says that there were none."""
+    pytester.makeconftest(BEFORE_THE_NOTES)
+    pytester.makepyfile("import os\ndef test_it(): os._exit(3)")
+    text = pytester.runpytest_subprocess("--headway-stalls", "-n", "1").stdout.str()
+    assert "headway: some or all stalls are not known: worker gw0 ended early: its stalls are not known" in text
+    assert "no event loop stalled" not in text
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        ("note_gap(watching._watch.log, 'the disk was full')", "stalls may be missing here, as the disk was full"),
+        ("os.kill(watching._watch.watcher, signal.SIGKILL)", "the watcher was killed: some stalls may be missing"),
+    ],
+    ids=["gap", "killed"],
+)
+def test_a_watch_with_gaps_is_not_called_free_of_stalls(pytester, does, why):
+    """If the watcher notes a gap in its log, or is killed, the reason is shown."""
+    imports = "import os, signal\nfrom headway.live import watching\nfrom headway.live.stall_log import note_gap"
+    pytester.makepyfile(f"{imports}\ndef test_it(): {does}")
+    text = pytester.runpytest_subprocess("--headway-stalls").stdout.str()
+    assert f"headway: some or all stalls are not known: {why}" in text
+    assert "no event loop stalled" not in text
+
+
 def test_a_bad_time_is_an_error(pytester):
     """A bad time is an error before any test runs."""
     pytester.makepyfile("def test_it(): pass")
