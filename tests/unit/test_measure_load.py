@@ -105,3 +105,15 @@ def test_an_open_load_has_five_stretches_of_equal_length(calls, medians):
     finally:
         load.close()
     assert one.stretches_s == medians
+
+
+def test_latencies_are_in_the_order_in_which_calls_begin():
+    """Calls of several tasks that are slow at the same time are neighbours, so that a burst of them is one burst."""
+    load = Load(Target(int, (), {}), 2, "threads", Watch(wanted=False))
+    try:
+        found = load._of([([0, 10, 20], [1, 19, 21]), ([2, 11, 22], [3, 18, 24])])
+    finally:
+        load.close()
+
+    assert found.latencies_ns == [1, 1, 9, 7, 1, 2]
+    assert (found.took_ns, found.calls) == (24, 6)
