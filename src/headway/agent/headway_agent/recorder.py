@@ -246,10 +246,6 @@ class Recorder:
         """The number of the session, which no other one has, if it has no collector; otherwise 0."""
         return self._library.in_memory()
 
-    def others(self):
-        """Return what changes when another thread than the calling one takes a GIL; always the same without a session."""
-        return self._library.others()
-
     def times(self):
         """Return (held, waited) of the calling thread so far, in nanoseconds; (0, 0) without a session."""
         return self._library.times()

@@ -22,7 +22,7 @@ import time
 import types
 
 from .. import proc
-from ..library import UnfitError
+from ..library import UnfitError, load
 from ..recorder import Recorder
 from . import calls
 from .renewing import Anew, source
@@ -63,7 +63,7 @@ def look(job, talk):
     """Answer the question "holds" of `examine`."""
     talk.begin("holds")
     try:
-        recorder = Recorder(job["library"])
+        library, recorder = load(job["library"]), Recorder(job["library"])
         recorder.start("", None, 0)
     except UnfitError as error:
         talk.give("holds", error=str(error))
@@ -78,14 +78,14 @@ def look(job, talk):
     task(*arguments.at(0))
     # Threads that only the imports, the inputs or the first calls needed are none of the function.
     sampler = Sampler()
-    started, others = _thread_starts(), recorder.others()
+    started, others = _thread_starts(), library.others()
     exact = _exactly(recorder, task, arguments)
     counts = sampler.end()
     if arguments.are_made:
         # The samples have the user's function of inputs in them, too.
         counts = {}
     # Python hears of no thread that a library starts.
-    if started or others != recorder.others():
+    if started or others != library.others():
         talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
         return
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S), _place_of(function))
