@@ -6,6 +6,8 @@ from real_programs import WITH_STACKS, ran
 from headway.agent import AGENT_PATH
 from headway.library import library_path
 
+WITH_PERF = [one for one in WITH_STACKS if not one.name.startswith("3.11")]
+
 HOT = """
 import struct, sys
 sys.path.insert(0, sys.argv[1])
@@ -30,5 +32,14 @@ for number in range(1000):
 def test_stacks_are_known_below_a_call_of_a_class_that_is_made_often(interpreter, tmp_path):
     """From 3.13 on, the interpreter puts a frame of its own below the `__init__` of such a call, which no stack shows."""
     command = [interpreter.executable, "-c", HOT, str(AGENT_PATH), str(library_path())]
+
+    assert ran(command, {}, tmp_path) == (0, "True\n", "")
+
+
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_PERF, ids=lambda one: one.id)
+def test_stacks_are_known_under_perf(interpreter, tmp_path):
+    """With `-X perf` C makes each call of Python's, and a frame of C's own lies between all frames."""
+    command = [interpreter.executable, "-X", "perf", "-c", HOT, str(AGENT_PATH), str(library_path())]
 
     assert ran(command, {}, tmp_path) == (0, "True\n", "")

@@ -5,23 +5,22 @@ module looks for known values (`id(code)`, `id(code.co_filename)`, ...) in the m
 not found in exactly one place raises LayoutError. Before a layout is used, `check` lets C walk its own stack by it, and
 compares every frame.
 
+No module is imported that the program might not have: it may have one of its own by that name.
+
 CPython 3.11 and later, where a frame is a _PyInterpreterFrame (Include/internal/pycore_frame.h).
 """
 
-import collections
-import struct
 import sys
-import types
 
 __all__ = ["Layout", "LayoutError", "check", "find"]
 
-_WORD = struct.calcsize("P")
+_CodeType = type((lambda: None).__code__)
+_WORD = 8  # the library supports no machine with another size
 _TAGS = 7  # the low bits of a pointer, which CPython 3.14 uses as tags
 _THREAD_WORDS = 48  # of PyThreadState: the frame is near its beginning
 _FRAME_WORDS = 12
 _HEAD = object.__basicsize__
 _STRING_STATE = _HEAD + 2 * _WORD  # PyASCIIObject: head, length, hash, state
-_THREAD, _FRAME = "%dN" % _THREAD_WORDS, "%dN" % _FRAME_WORDS
 _DEPTH = 64
 _CALLS = 64  # CPython specialises a call at its second to eighth execution
 
@@ -53,18 +52,19 @@ class Layout:
     """struct hw_stack_layout of native/include/headway/trace.h."""
 
     def __init__(self):
-        self.code_type = id(types.CodeType)
+        self.code_type = id(_CodeType)
         self.shim_code = 0
         self.cleanup_code = 0
         for name in _OFFSETS:
             setattr(self, name, 0)
-        self.code_instructions = types.CodeType.__basicsize__
+        self.code_instructions = _CodeType.__basicsize__
         self.object_bytes = _HEAD
 
     def packed(self):
         """Return the layout as the struct's bytes."""
-        offsets = [getattr(self, name) for name in _OFFSETS]
-        return struct.pack("=QQQ%di" % len(offsets), self.code_type, self.shim_code, self.cleanup_code, *offsets)
+        words = [one.to_bytes(_WORD, sys.byteorder) for one in (self.code_type, self.shim_code, self.cleanup_code)]
+        offsets = [getattr(self, name).to_bytes(4, sys.byteorder, signed=True) for name in _OFFSETS]
+        return b"".join(words + offsets)
 
 
 def find(library):
@@ -95,7 +95,7 @@ def _cleanup_code(layout, library):
     packed, walked = layout.packed(), []
     for _ in range(_CALLS):
         _Made(library.walk, packed, walked)
-        below = struct.unpack_from("=Q", walked.pop(), 16)[0]  # struct hw_trace_frame
+        below = memoryview(walked.pop()).cast("Q")[2]  # struct hw_trace_frame
         if below != id(sys._getframe().f_code):
             return below
     return 0
@@ -113,7 +113,8 @@ def check(layout, library):
     while frame is not None and len(expected) < _DEPTH:
         expected.append((id(frame.f_code), frame.f_lasti))
         frame = frame.f_back
-    seen = list(struct.iter_unpack("=Qq", walked))  # struct hw_trace_frame
+    words = memoryview(walked).cast("q").tolist()  # struct hw_trace_frame
+    seen = list(zip(words[::2], words[1::2]))
     count = len(seen)
     unknown = {code for code, _ in seen} - {code for code, _ in expected}
     if len(unknown) == 1 and sys.version_info >= (3, 12):
@@ -148,7 +149,19 @@ def _readable():
     return ranges
 
 
-_Sample = collections.namedtuple("_Sample", "thread pointed frame calling here there code instruction")
+class _Sample:
+    """The result of `_Finder._sample`."""
+
+    def __init__(self, thread, pointed, frame, calling, shims, here, there, code, instruction):
+        self.thread = thread
+        self.pointed = pointed
+        self.frame = frame
+        self.calling = calling
+        self.shims = shims
+        self.here = here
+        self.there = there
+        self.code = code
+        self.instruction = instruction
 
 
 class _Finder:
@@ -158,12 +171,12 @@ class _Finder:
         self._memory = library.memory
 
     def _words(self, address, count):
-        return struct.unpack("%dP" % count, self._memory(address, count * _WORD))
+        return memoryview(self._memory(address, count * _WORD)).cast("Q").tolist()
 
     def find_type(self, layout):
         sample = self.__init__.__code__
         words = self._words(id(sample), _HEAD // _WORD)
-        places = {i * _WORD for i, word in enumerate(words) if word == id(types.CodeType)}
+        places = {i * _WORD for i, word in enumerate(words) if word == id(_CodeType)}
         layout.object_type = _only("an object's type", places)
 
     def find_code(self, layout):
@@ -171,9 +184,9 @@ class _Finder:
         for i in range(1, 5):
             source = "%sclass C%d:\n def f(self):\n  return %d\n" % ("\n" * (i * 97), i, i)
             module = compile(source, "<headway %d>" % i, "exec")
-            body = next(c for c in module.co_consts if isinstance(c, types.CodeType))
-            codes.append(next(c for c in body.co_consts if isinstance(c, types.CodeType)))
-        size = types.CodeType.__basicsize__
+            body = next(c for c in module.co_consts if isinstance(c, _CodeType))
+            codes.append(next(c for c in body.co_consts if isinstance(c, _CodeType)))
+        size = _CodeType.__basicsize__
         for field, attribute in (
             ("filename", "co_filename"),
             ("qualname", "co_qualname"),
@@ -191,7 +204,7 @@ class _Finder:
         places = [
             {
                 i * 4
-                for i, word in enumerate(struct.unpack("%di" % (size // 4), self._memory(id(code), size // 4 * 4)))
+                for i, word in enumerate(memoryview(self._memory(id(code), size // 4 * 4)).cast("i"))
                 if word == code.co_firstlineno
             }
             for code in codes
@@ -223,7 +236,7 @@ class _Finder:
             raise LayoutError("cannot find the text of a str")
 
     def _bits(self, address, shift):
-        state = struct.unpack("I", self._memory(address + _STRING_STATE, 4))[0] >> shift
+        state = int.from_bytes(self._memory(address + _STRING_STATE, 4), sys.byteorder) >> shift
         return state & 7, bool(state >> 4 & 1), self._words(address + _HEAD, 1)[0]
 
     def _frame_address(self, frame):
@@ -233,7 +246,8 @@ class _Finder:
     def _sample(self, state, readable):
         """Return the words of the thread state, the words that these point to, those of this frame and of its caller.
 
-        The result also has the values to look for. C functions read everything within this very frame: a Python helper
+        The result also has the values to look for, and `shims`: for each word of this frame that may point to a frame,
+        the word in the same place of that frame. C functions read everything within this very frame: a Python helper
         would itself be the innermost frame, and the frame of a function that has returned is overwritten.
         """
         me = sys._getframe()
@@ -242,16 +256,23 @@ class _Finder:
         for address in (here, there):
             if address % _WORD or not any(start <= address < end - _FRAME_WORDS * _WORD for start, end in readable):
                 raise LayoutError("cannot find frames")
-        words = struct.unpack(_THREAD, self._memory(state, _WORD * _THREAD_WORDS))
+        words = memoryview(self._memory(state, _WORD * _THREAD_WORDS)).cast("Q").tolist()
         pointed = {}
         for i, word in enumerate(words):
             if word and word % _WORD == 0 and any(start <= word < end - 2 * _WORD for start, end in readable):
-                pointed[i] = struct.unpack("2N", self._memory(word, 2 * _WORD))
+                pointed[i] = memoryview(self._memory(word, 2 * _WORD)).cast("Q").tolist()
+        frame = memoryview(self._memory(here, _WORD * _FRAME_WORDS)).cast("Q").tolist()
+        shims = {}
+        for i, word in enumerate(frame):
+            at = word + i * _WORD
+            if word and word % _WORD == 0 and any(start <= at < end - _WORD for start, end in readable):
+                shims[i] = int.from_bytes(self._memory(at, _WORD), sys.byteorder)
         return _Sample(
             words,
             pointed,
-            struct.unpack(_FRAME, self._memory(here, _WORD * _FRAME_WORDS)),
-            struct.unpack(_FRAME, self._memory(there, _WORD * _FRAME_WORDS)),
+            frame,
+            memoryview(self._memory(there, _WORD * _FRAME_WORDS)).cast("Q").tolist(),
+            shims,
             here,
             there,
             id(me.f_code),
@@ -282,7 +303,11 @@ class _Finder:
             ]
             layout.thread_frame, layout.cframe_frame = min(set.intersection(*through), default=(0, 0))
         layout.frame_code = common("a frame's code object", [places(s.frame, s.code, ~_TAGS) for s in samples])
-        layout.frame_previous = common("a frame's caller", [places(s.frame, s.there) for s in samples])
+        callers = [places(s.frame, s.there) for s in samples]
+        # With -X perf, C makes each call, and a frame of its own lies between.
+        if getattr(sys, "is_stack_trampoline_active", bool)():
+            callers = [{i * _WORD for i, word in s.shims.items() if word == s.there} for s in samples]
+        layout.frame_previous = common("a frame's caller", callers)
         # The caller's instruction stays at its call.
         layout.frame_instruction = common(
             "a frame's instruction",

@@ -27,6 +27,10 @@ NEWEST = (3, 15)
 LEASE_TRACE, LEASE_SCHEDULE = 0, 1
 """The uses of a lease, as in native/base/lease.h."""
 
+_HIDDEN = (
+    "no extension module loads, as the program hides the symbols of its Python; "
+    "load libpython with RTLD_GLOBAL, or link the program with -rdynamic"
+)
 _STARTING_NS = 60 * 10**9
 _LEASE_NS = 5 * 10**9
 """How long we go on without hearing of the attaching process; SPAN_S of headway/live/lease.py has the same value."""
@@ -45,6 +49,8 @@ def load(path):
         _imp.exec_dynamic(library)
         found = library.version()
     except (ImportError, SystemError, AttributeError) as error:
+        if "failed without raising an exception" in str(error):  # PyInit_headway_recorder() of native/module/module.c
+            raise UnfitError(_HIDDEN)
         raise UnfitError("%s does not load: %s" % (path, error))
     if found != ABI_VERSION:
         raise UnfitError("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))

@@ -6,7 +6,6 @@ is the recorder itself. Supports CPython 3.8 to 3.15 on Linux, with stacks from 
 """
 
 import os
-import struct
 import sys
 
 from . import frames
@@ -166,7 +165,7 @@ class Recorder:
         return (
             os.fsencode(door),
             memory_bytes,
-            family if family is not None else struct.unpack("Q", os.urandom(8))[0],
+            family if family is not None else int.from_bytes(os.urandom(8), sys.byteorder),
             sys.hexversion,
             int("t" in sys.abiflags),  # a free-threaded build
             int(gil_enabled()),

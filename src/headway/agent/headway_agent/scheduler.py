@@ -5,7 +5,6 @@ condition raises `UnfitError`, and the program goes on under CPython's own behav
 """
 
 import os
-import struct
 import sys
 
 from .library import LEASE_SCHEDULE, UnfitError, errno_name, gil_enabled, leased, load, say
@@ -102,7 +101,7 @@ class Scheduler:
         With a number, return {} also if the last policy has another one.
         """
         packed = self._library.counts(number)
-        return dict(zip(COUNTS, struct.unpack("%dq" % len(COUNTS), packed))) if packed else {}
+        return dict(zip(COUNTS, memoryview(packed).cast("q").tolist())) if packed else {}
 
     def gainer(self):
         """Return the id of the living thread with the most early requests for its sake (0: none), and their number."""

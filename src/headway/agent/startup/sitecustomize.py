@@ -33,7 +33,7 @@ def _start():
             _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, why))
         return
     agent = os.path.dirname(archive)
-    writes = sys.dont_write_bytecode
+    path, writes = sys.path[:], sys.dont_write_bytecode
     try:
         is_there = _is_there()
         if is_there:
@@ -41,7 +41,7 @@ def _start():
             if not traced or not _is_main():
                 return
         sys.dont_write_bytecode = True
-        sys.path.insert(0, agent)
+        sys.path[:] = [agent] + _standard(path)
         if scheduled and not is_there:
             from headway_agent import scheduler
 
@@ -51,10 +51,10 @@ def _start():
 
             recorder.go_on_from_environment() if is_there else recorder.start_from_environment()
     except Exception as error:
-        _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, _why(error)))
+        _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, error or type(error).__name__))
     finally:
         sys.dont_write_bytecode = writes
-        sys.path[:] = [entry for entry in sys.path if entry != agent]
+        sys.path[:] = path
         for entry in (agent, os.path.join(agent, "headway_agent")):
             sys.path_importer_cache.pop(entry, None)
 
@@ -65,6 +65,15 @@ def _is_at(entry, archive):
         return entry == archive or os.path.abspath(entry) == archive
     except OSError:
         return False  # a relative entry, and the current folder is gone
+
+
+def _standard(path):
+    """Return the entries from the standard library on: a user's module in front of it may have the name of a standard one.
+
+    It must not run for us, before the program and perhaps in vain.
+    """
+    library = os.path.dirname(getattr(os, "__file__", None) or "")
+    return path[path.index(library) :] if library in path else path
 
 
 def _is_there():
@@ -102,15 +111,6 @@ def _is_main():
     except ValueError:
         return False
     return True
-
-
-def _why(error):
-    if "undefined symbol: Py" in str(error) or "undefined symbol: _Py" in str(error):
-        return (
-            "no extension module loads, as the program hides the symbols of its Python; "
-            "load libpython with RTLD_GLOBAL, or link the program with -rdynamic"
-        )
-    return error or type(error).__name__
 
 
 def _say(text):
