@@ -227,3 +227,40 @@ def test_the_double_dash_before_a_program_is_ours(monkeypatch, tmp_path):
 
     for words in (["--", "app.py", "--", "a"], ["app.py", "--", "a"]):
         assert program(_parse(["run", *words]))[0][1:] == ["app.py", "--", "a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "hint"),
+    [
+        ("#!/usr/bin/env python3\r", r"app\.py names the interpreter 'python3\\r', which", "ends in a carriage return"),
+        (
+            "#!/usr/bin/env no-such-python",
+            "names the interpreter 'no-such-python', which is not on the PATH",
+            "--python",
+        ),
+        ("#! /usr/bin/env\tpython3 -u", "names the interpreter 'python3 -u', which", "correct that line"),
+    ],
+)
+@pytest.mark.parametrize("name", ["app.py", "app"])
+def test_an_interpreter_that_env_will_not_find_is_named(name, line, said, hint, tmp_path):
+    """The error of `env` names neither the script nor the invisible end of its line; the exit code is that of `env`."""
+    script = tmp_path / name
+    script.write_text(f"{line}\nprint(1)\n", newline="")
+    script.chmod(0o755)
+
+    with pytest.raises(ProgramMissingError, match=said.replace(r"app\.py", name)) as caught:
+        command_line([str(script)])
+    assert hint in caught.value.hint
+    assert caught.value.exit_code == 127
+
+
+@pytest.mark.parametrize(
+    "line", ["#!/usr/bin/env sh", "#!/usr/bin/env -S sh -e", "#!/usr/bin/env A=1 sh", "#!/bin/sh", ""]
+)
+def test_other_first_lines_are_left_to_the_kernel(line, tmp_path):
+    """Only a name that `env` looks up is examined."""
+    script = tmp_path / "app"
+    script.write_text(f"{line}\necho\n")
+    script.chmod(0o755)
+
+    assert command_line([str(script)])[0] == [str(script)]

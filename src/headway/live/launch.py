@@ -166,15 +166,30 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
     is_package = path.is_dir() and ("/" in first or shutil.which(first) is None)
     if is_package or (is_read and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
         if python is None and runs and path.is_file() and first_line(path) is not None:
+            _check_first_line(path)
             return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
         return [python or _default_python(), *arguments], path.name
-    _find_program(first)
+    found = _find_program(first)
     if python is not None:
         raise UsageError(
             f"--python is for a script, a module or code, and {first} is a program",
             hint="leave out --python, or name a module with -m, or a script that ends in .py",
         )
+    _check_first_line(Path(found))
     return list(arguments), path.name
+
+
+def _check_first_line(path: Path) -> None:
+    """Raise ProgramMissingError if `env` will not find the interpreter of a script: its own error does not tell the script."""
+    program, name = [*(first_line(path) or []), "", ""][:2]
+    if Path(program).name != "env" or not name or name.startswith("-") or "=" in name or shutil.which(name):
+        return
+    hint = "correct that line, or name an interpreter with --python for a script that ends in .py"
+    if name.endswith("\r"):
+        hint = f"the line ends in a carriage return, as on Windows: remove it, as with `sed -i 's/\\r$//' {path}`"
+    raise ProgramMissingError(
+        f"the first line of {path} names the interpreter {name!r}, which is not on the PATH", hint=hint
+    )
 
 
 def _default_python() -> str:

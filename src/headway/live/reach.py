@@ -32,8 +32,8 @@ def first_line(path: str | Path) -> list[str] | None:
             line = file.read(256).split(b"\n", 1)[0]
     except OSError:
         return None
-    words = os.fsdecode(line[2:]).split(None, 1) if line.startswith(b"#!") else []
-    return [word.strip() for word in words] or None
+    text = os.fsdecode(line[2:]).strip(" \t") if line.startswith(b"#!") else ""
+    return re.split("[ \t]+", text, maxsplit=1) if text else None  # as the kernel does: a `\r` is a part of the word
 
 
 def out_of_reach(command: Sequence[str]) -> str | None:
