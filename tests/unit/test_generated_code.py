@@ -14,6 +14,8 @@ EXECUTE = Frame("/v/lib/python3.13/site-packages/sqlalchemy/orm/session.py", 235
 WRAPPER = Frame("<sqlalchemy generated _connection_for_bind() wrapper>", 2, "_connection_for_bind")
 INIT = Frame("<string>", 3, "__create_fn__.<locals>.__init__")
 TYPED = Frame("<ipython-input-3-0123>", 2, "order")
+SENT = Frame("<dynamic-code>", 4, "addresses")
+TASK = Frame("/app/src/worker.py", 83, "run_task")
 SCRIPT = Frame("<string>", 7, "main")
 
 
@@ -26,10 +28,11 @@ SCRIPT = Frame("<string>", 7, "main")
         ((EXECUTE, SCRIPT), SCRIPT),
         ((TYPED, ORDER), TYPED),
         ((INIT, TYPED, EXECUTE), TYPED),
+        ((EXECUTE, SENT, EXECUTE, TASK), SENT),
     ],
 )
 def test_generated_code_is_told_by_the_line_that_called_it(stack, own):
-    """Only a program without a file, as one of `-c` or a notebook's cell, has lines of code without a file."""
+    """Only code without a file that the user has written, as of `-c`, a notebook or cloudpickle, is told by its own line."""
     assert own_frame(stack) == own
     assert Part(Cause.OWN, 1, 0, (*stack, RUN, RUN_ONCE)).place == own
 

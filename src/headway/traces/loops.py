@@ -399,8 +399,11 @@ def waits_for_a_lock(frames: Sequence[Frame], changed: Collection[str] = (), *, 
     )
 
 
-_TYPED: Final = ("<stdin", "<console", "<python-input", "<ipython-input", "<doctest")
-"""The beginnings of the names of code that a user has typed, or has in a docstring."""
+_WRITTEN: Final = ("<stdin", "<console", "<python-input", "<ipython-input", "<doctest", "<dynamic-code")
+"""The beginnings of the names of code that a user has typed, has in a docstring, or sends to a worker of Dask or Ray.
+
+`<dynamic-code>` is cloudpickle's name for the file of each function that it sends as a whole; the lines are those of its file.
+"""
 
 
 def is_generated(frame: Frame) -> bool:
@@ -408,4 +411,4 @@ def is_generated(frame: Frame) -> bool:
 
     `<string>` is also the name of a program that Python runs with `-c`.
     """
-    return frame.filename.startswith("<") and not frame.filename.startswith(_TYPED)
+    return frame.filename.startswith("<") and not frame.filename.startswith(_WRITTEN)
