@@ -283,9 +283,12 @@ def test_a_skipped_test_is_launched_once_in_each_tree(tmp_path, monkeypatch, the
     idle = Launched(ends=[End(frozenset(), "")])
     other = Launched(ends=[End(frozenset(there), "")])
     blocks = []
-    monkeypatch.setattr(
-        against, "_launched", lambda _, __, block: blocks.append(block) or [idle, other][:: -1 if block % 2 else 1]
-    )
+
+    def launched(_, __, block):
+        blocks.append(block)
+        return [idle, other][:: -1 if block % 2 else 1]
+
+    monkeypatch.setattr(against, "_launched", launched)
     tree = Worktree(tmp_path / "here", tmp_path / "there")
     test = tmp_path / "here" / "test_it.py"
     test.parent.mkdir()

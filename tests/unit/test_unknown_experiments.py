@@ -60,7 +60,7 @@ def test_the_last_screen_and_the_page_say_so(store, capsys):
     assert main(["lab", "--resume", "last", "--html", str(store.with_name("page.html"))]) == 0
     assert SAID in capsys.readouterr().out
     assert SAID in lab_page(run).counts.doubts
-    assert SAID in str([getattr(part, "plain", "") for part in render_machines([run], []).renderables])  # type: ignore[attr-defined]
+    assert SAID in str([getattr(part, "plain", "") for part in render_machines([run], []).renderables])
 
 
 def test_json_names_what_it_does_not_judge(store, capsys):

@@ -213,9 +213,9 @@ def test_more_threads_get_more_done_if_what_they_wait_for_serves_them_all(tmp_pa
     assert waiting.provided(model, Change(policy="fair")) == waiting.provided(model, NOTHING) == ""
 
     (found,) = predict(model, [Change(threads=(("main", 4),))], COSTS, cores=2, seeds=1)
-    console = Console(file=io.StringIO(), width=200)
-    console.print(one_change(found))
-    assert console.file.getvalue().splitlines()[0] == f"what if: --threads main:4, {text}"
+    told = io.StringIO()
+    Console(file=told, width=200).print(one_change(found))
+    assert told.getvalue().splitlines()[0] == f"what if: --threads main:4, {text}"
 
 
 def test_more_threads_that_are_hardly_away_from_the_gil_have_no_condition():
