@@ -85,6 +85,33 @@ def test_links_to_one_interpreter_are_one(bare_machine):
     assert passed_over == []
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "below"),
+    [
+        ("PYENV_ROOT", ".", "versions/3.9/bin"),
+        ("HOME", ".", ".pyenv/versions/3.9/bin"),
+        ("UV_PYTHON_INSTALL_DIR", ".", "cpython-3.9/bin"),
+        ("XDG_DATA_HOME", ".", "uv/python/cpython-3.9/bin"),
+        ("HOME", ".", ".local/share/uv/python/cpython-3.9/bin"),
+    ],
+)
+def test_no_interpreter_of_the_present_folder_is_executed(bare_machine, monkeypatch, tmp_path, variable, value, below):
+    """A variable that names a relative folder would have a probe execute what lies in whatever folder one is in."""
+    for name in ("PYENV_ROOT", "UV_PYTHON_INSTALL_DIR", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(variable, value)
+    folder = tmp_path / "here" / below
+    folder.mkdir(parents=True)
+    script = folder / "python3.9"
+    script.write_text("#!/bin/sh\necho run >> $0.log\n")
+    script.chmod(0o755)
+    monkeypatch.chdir(tmp_path / "here")
+
+    assert discover() == ([], [])
+    assert not Path(f"{script}.log").exists()
+
+
 def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
     """A script called python3.9 is reported and not used, and tried again later, because it may have been fixed."""
     script = bare_machine / "python3.9"

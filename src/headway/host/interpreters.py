@@ -19,7 +19,7 @@ from typing import Any, final
 
 from headway.errors import InterpreterError, UsageError
 from headway.host.children import clean_environment
-from headway.host.paths import cache_path, interpreters_folder
+from headway.host.paths import cache_path, home_folder, interpreters_folder
 
 __all__ = ["Interpreter", "discover", "executable_of", "probe", "select"]
 
@@ -235,6 +235,12 @@ class _ProbeCache:
             pass  # The cache is optional: the next start probes again.
 
 
+def _absolute(variable: str) -> Path | None:
+    """Return the folder that a variable names; None if it is no absolute path: what is found there is executed."""
+    value = os.environ.get(variable, "")
+    return Path(value) if value.startswith("/") else None
+
+
 def _folders() -> Iterator[tuple[str, Path]]:
     """Yield (origin, folder) in order of preference: an interpreter that is found twice has the first origin."""
     # The marker is the provisioning script's last step: without it the interpreter is still being built.
@@ -243,13 +249,13 @@ def _folders() -> Iterator[tuple[str, Path]]:
         markers = sorted(interpreters_folder().glob("*/.headway-complete"))
     for marker in markers:
         yield "private", marker.parent / "bin"
-    home = os.path.expanduser("~")
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path(home, ".pyenv"))
-    for folder in sorted((pyenv / "versions").glob("*/bin")):
+    home = home_folder()
+    pyenv = _absolute("PYENV_ROOT") or (home and home / ".pyenv")
+    data = _absolute("XDG_DATA_HOME") or (home and home / ".local/share")
+    uv = _absolute("UV_PYTHON_INSTALL_DIR") or (data and data / "uv/python")
+    for folder in sorted((pyenv / "versions").glob("*/bin")) if pyenv else ():
         yield "pyenv", folder
-    data = os.environ.get("XDG_DATA_HOME", "")
-    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or Path(data or Path(home, ".local/share"), "uv/python")
-    for folder in sorted(Path(uv).glob("*/bin")):
+    for folder in sorted(uv.glob("*/bin")) if uv else ():
         yield "uv", folder
     for name in ("/usr/bin", "/usr/local/bin"):
         yield "system", Path(name)
