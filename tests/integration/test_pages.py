@@ -23,10 +23,14 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
+ALONE = {"first-trace"}
+"""Pages that show a convoy, which there is only if its threads have their cores."""
+
+
 def runnable(folder):
     """Return the pages of a folder that have something to run, as parameters."""
     return [
-        pytest.param(path, id=path.stem)
+        pytest.param(path, id=path.stem, marks=[pytest.mark.times] if path.stem in ALONE else [])
         for path in sorted((DOCS / folder).glob("*.md"))
         if read_page(path.read_text(encoding="utf-8")).steps
     ]

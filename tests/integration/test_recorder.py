@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -323,12 +324,16 @@ def test_another_tools_patch_of_threads_stays(interpreter, tmp_path):
 def test_whatever_fails_in_ours_the_program_runs(tmp_path):
     """An exception of any kind gives one line, the user's sitecustomize runs, and the path has nothing of ours."""
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
-    (tmp_path / "struct.py").write_text("class error(Exception): pass\nraise error('on purpose')")
+    agent = tmp_path / "agent"
+    shutil.copytree(STARTUP_PATH.parent, agent, ignore=shutil.ignore_patterns("__pycache__"))
+    (agent / "headway_agent" / "recorder.py").write_text("raise LookupError('on purpose')")
     base = dict(os.environ) | {"PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", "import sys; print(sys.path, sys.dont_write_bytecode)"]
     expected = ran(command, base, tmp_path)
+    failing = environment({"HEADWAY_TRACE_DOOR": "/nowhere"}, base=base)
+    failing["PYTHONPATH"] = failing["PYTHONPATH"].replace(str(STARTUP_PATH), str(agent / STARTUP_PATH.name))
 
-    code, out, said = ran(command, environment({"HEADWAY_TRACE_DOOR": "/nowhere"}, base=base), tmp_path)
+    code, out, said = ran(command, failing, tmp_path)
 
     assert (code, out) == expected[:2]
     assert re.fullmatch(r"headway: process \d+ is not traced: on purpose\n", said)
