@@ -133,9 +133,6 @@ def metrics_of(cell):
     return [experiment.metric, *further.split()]
 
 
-_PARTS = 10  # as many interpreters as the set-up provides, or fewer: a sample has each kind on one of them
-
-
 @pytest.mark.parametrize("interpreter", BY_NAME.values(), ids=[one.id for one in BY_NAME.values()])
 def test_every_variant_runs_on_every_interpreter(interpreter, request):
     """Every kind of variant gives its metric, or is skipped with a reason, on every interpreter.
@@ -143,7 +140,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter, request):
     Without `--full` an interpreter has a tenth of the kinds, another tenth than the next nine.
     """
     every = request.config.getoption("--matrix") == "full"
-    part = list(BY_NAME.values()).index(interpreter) % _PARTS
+    part = list(BY_NAME.values()).index(interpreter) % 10
     machine = this_machine()
     surroundings = prepare(needed(experiments(), [interpreter], size="quick"))
     plan = make_plan(
@@ -155,7 +152,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter, request):
             (cell, alone(changed(cell, samples=1, warmups=0), interpreter, machine, keeper, neighbours))
             for cell in one_of_each_kind(plan.cells)
             if cell.interpreter != "native"
-            and (every or zlib.crc32(f"{cell.experiment} {cell.variant.label}".encode()) % _PARTS == part)
+            and (every or zlib.crc32(f"{cell.experiment} {cell.variant.label}".encode()) % 10 == part)
         ]
     assert launches
     for cell, done in launches:

@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-ALONE = {"first-trace"}
-"""Pages that show a convoy, which there is only if its threads have their cores."""
+ALONE = {"first-trace", "threads-gave-nothing"}
+"""Pages that show how threads wait for each other: they do so only if they have their cores."""
 
 
 def runnable(folder):

@@ -26,7 +26,7 @@ SAID = "said.txt"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 APPLICATION = """
-import time
+import os, time
 
 def nap():
     time.sleep(0.4)
@@ -47,6 +47,8 @@ def wsgi(environ, start_response):
         time.sleep(3600)
     elif environ["PATH_INFO"] == "/slow-then-never":
         computes()
+        while not os.path.exists("told"):
+            computes()
         time.sleep(3600)
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
@@ -346,6 +348,7 @@ def test_a_first_request_that_never_ends(here, python, port, path, over, cause):
                 one.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
                 function = "wsgi" if cause == "blocking call" else "computes"
                 first = told("request", cause, function, again=lambda: time.sleep(0.05))
+                Path("told").touch()
                 row = told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
                 break
             assert time.monotonic() < deadline, "nothing listens"
