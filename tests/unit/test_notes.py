@@ -36,7 +36,7 @@ def evidence(samples=3, depth=5):
     return Evidence(
         samples=tuple(Sample(1000 + n, 101, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         core_times=tuple(CoreTime(1000 + n, 101, 5 * n, 7 * n) for n in range(samples)),
-        asleep=tuple(Asleep(1000 + n, 101, n % 2) for n in range(samples)),
+        asleep=tuple(Asleep(1000 + n, 101) for n in range(samples)),
         laps=tuple(Lap(1 + n, 1000 + n, 0, n % 2, 101 + n, f"worker-{n}") for n in range(samples)),
         longest_away=tuple(Away(1 + n, 1000 + n, 0, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         stopped=tuple(Stopped(1000 + n, 1001 + n, 1002 + n, 1003 + n) for n in range(samples)),
@@ -84,7 +84,7 @@ def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
         b'{"core_times": [[1, 2, 3]]}',
         b'{"core_times": [[1, 2, 3, 1e99]]}',
         b'{"core_times": 7}',
-        b'{"asleep": [[1, 2, 1, 3]]}',
+        b'{"asleep": [[1, 2, 3]]}',
         b'{"laps": [[1, 2]]}',
         b'{"laps": [[1, 2, 0, 1, 5, "a", 7]]}',
         b'{"away": [[1, 2, 0, [0]]]}',

@@ -286,9 +286,8 @@ class Ring:
         if seen is not None:
             self._core_times.append(seen)
         now_ns = time.monotonic_ns()
-        in_futex = self._accounts.sleeps_in_a_futex(tid, now_ns) if is_away else None
-        if in_futex is not None:
-            self._asleep.append(Asleep(now_ns, tid, int(in_futex)))
+        if is_away and self._accounts.sleeps_in_a_futex(tid, now_ns):
+            self._asleep.append(Asleep(now_ns, tid))
         return seen
 
     def _sample(self, slot: Slot, now_ns: int) -> None:
@@ -376,7 +375,7 @@ class Ring:
             "core_times": [
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
             ],
-            "asleep": [[one.time_ns, one.tid, one.in_futex] for one in self._asleep if one.time_ns >= since_ns],
+            "asleep": [[one.time_ns, one.tid] for one in self._asleep if one.time_ns >= since_ns],
             "stopped": [list(astuple(one)) for one in self._stops.known if one.runs_ns >= since_ns],
             "laps": [
                 [

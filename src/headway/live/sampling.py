@@ -284,13 +284,13 @@ class Accounts:
         except OSError:
             return b""
 
-    def sleeps_in_a_futex(self, tid: int, now_ns: int) -> bool | None:
-        """Tell whether a thread sleeps until another one wakes it; None if it does not sleep, or the kernel does not tell."""
+    def sleeps_in_a_futex(self, tid: int, now_ns: int) -> bool:
+        """Tell whether a thread sleeps until another one wakes it; False if the kernel does not tell."""
         try:
             with open(f"/proc/{self._pid}/task/{self._ids.ours(tid, now_ns)}/syscall", "rb", buffering=0) as file:
                 return int(file.read(100).split()[0]) in _FUTEX
-        except (OSError, ValueError, IndexError):  # ValueError: the thread runs, or waits for a core
-            return None
+        except (OSError, ValueError, IndexError):  # ValueError: the thread runs
+            return False
 
     def state(self) -> tuple[bytes, bool] | None:
         """Return the letter of the state of the process's first thread, and whether that thread is exiting.

@@ -91,12 +91,10 @@ class CoreTime:
 
 @dataclass(frozen=True)
 class Asleep:
-    """A thread was seen asleep in a call of the system."""
+    """A thread slept in a futex: until another thread wakes it, as one that waits for a lock does."""
 
     time_ns: int
     tid: int
-    in_futex: int = 1
-    """Whether that was a futex (1 or 0): it sleeps until another thread wakes it, as one that waits for a lock does."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +193,7 @@ class Evidence:
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""
-        return any(one.tid == tid and one.in_futex and since_ns < one.time_ns <= until_ns for one in self.asleep)
+        return any(one.tid == tid and since_ns < one.time_ns <= until_ns for one in self.asleep)
 
 
 def with_names(

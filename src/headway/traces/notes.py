@@ -5,7 +5,7 @@ have any length that fits in a chunk:
 
     {"frames": [[file, line, function, first line], ...], "samples": [[time_ns, tid, [frame, ...]], ...]}
     {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
-    {"asleep": [[time_ns, tid, in_futex], ...]}
+    {"asleep": [[time_ns, tid], ...]}
     {"standing": [[tid, [[file, line, function, first line], ...]], ...]}
     {"laps": [[serial, begun_ns, ended_ns, of_a_pool, tid, name], ...]}
     {"frames": [...], "away": [[serial, since_ns, until_ns, [frame, ...]], ...]}
@@ -54,7 +54,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
         *_stacks(evidence.samples),
         *_stacks(evidence.longest_away),
         *_rows("core_times", [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in evidence.core_times]),
-        *_rows("asleep", [list(dataclasses.astuple(one)) for one in evidence.asleep]),
+        *_rows("asleep", [[one.time_ns, one.tid] for one in evidence.asleep]),
         *_rows("laps", [list(dataclasses.astuple(one)) for one in evidence.laps]),
         *_rows("stopped", [[one.running_ns, one.since_ns, one.until_ns, one.runs_ns] for one in evidence.stopped]),
         *_rows("unreleased", [list(dataclasses.astuple(one)) for one in evidence.unreleased]),

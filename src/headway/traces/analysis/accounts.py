@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.thread_events import ThreadEvents
-from headway.traces.frames import Asleep, CoreTime
+from headway.traces.frames import CoreTime
 
 __all__ = ["Accounts", "Columns"]
 
@@ -41,27 +41,11 @@ class Columns(NamedTuple):
 class Accounts:
     """The accounts of a trace's threads."""
 
-    def __init__(
-        self,
-        core_times: Iterable[CoreTime],
-        events_of: Callable[[int], ThreadEvents],
-        asleep: Iterable[Asleep] = (),
-    ) -> None:
-        """Take the looks at all threads, in the order of their times.
-
-        Args:
-            core_times: The looks.
-            events_of: Returns a thread's events by its index.
-            asleep: When threads were seen asleep, in the order of the times.
-        """
+    def __init__(self, core_times: Iterable[CoreTime], events_of: Callable[[int], ThreadEvents]) -> None:
+        """Take the looks at all threads, in the order of their times, and what returns a thread's events by its index."""
         self._core_times: dict[int, list[CoreTime]] = defaultdict(list)
         for one in core_times:
             self._core_times[one.tid].append(one)
-        asleep_ns: dict[int, list[int]] = defaultdict(list)
-        for slept in asleep:
-            asleep_ns[slept.tid].append(slept.time_ns)
-        for tid in self._core_times.keys() & asleep_ns.keys():
-            self._core_times[tid] = _without_sleeps(self._core_times[tid], asleep_ns[tid])
         self._of = events_of
 
     @property
@@ -255,22 +239,6 @@ class Accounts:
         without_ns = np.where(is_part, without_ns * seen_ns // all_ns, alone_ns)
         queued_away[kept] = np.minimum(without_ns, length - ran_away[kept])
         return Columns(is_plain, is_known, queued, off_core, ran_away, queued_away)
-
-
-def _without_sleeps(looks: list[CoreTime], asleep_ns: list[int]) -> list[CoreTime]:
-    """Return the looks at a thread without waits for a core that were sleeps.
-
-    The kernel's account may have a sleep as a wait for a core, from the sleep's end on. A wait that would have begun before
-    the thread was last seen asleep was such a sleep.
-    """
-    found, false_ns = looks[:1], 0
-    for one, two in itertools.pairwise(looks):
-        last = bisect.bisect_left(asleep_ns, two.time_ns) - 1
-        queued_ns = two.queued_ns - one.queued_ns
-        if last >= 0 and queued_ns > two.time_ns - asleep_ns[last] + _TICK_NS:
-            false_ns += queued_ns
-        found.append(replace(two, queued_ns=two.queued_ns - false_ns) if false_ns else two)
-    return found
 
 
 def _of_a_call(account_ns: list[int], one_ns: int, among_ns: int, inside_ns: int) -> int:

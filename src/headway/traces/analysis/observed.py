@@ -30,7 +30,7 @@ class Observed:
         self._samples: dict[int, list[Sample]] = defaultdict(list)
         for sample in trace.evidence.samples:
             self._samples[sample.tid].append(sample)
-        self.accounts = Accounts(trace.evidence.core_times, self.of, trace.evidence.asleep)
+        self.accounts = Accounts(trace.evidence.core_times, self.of)
 
     @cached_property
     def changed(self) -> frozenset[str]:
