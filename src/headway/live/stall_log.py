@@ -42,10 +42,9 @@ def append(log: Path, rows: Iterable[dict[str, Any]]) -> None:
     file = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         size = os.fstat(file).st_size
+        # The last line was cut off; or another watcher is just writing it, and an empty line follows it.
         if size and os.pread(file, 1, size - 1) != b"\n":
-            data = (
-                b"\n" + data
-            )  # the line was cut off; or another watcher is just writing it, and an empty line follows it
+            data = b"\n" + data
         while (taken := os.write(file, data)) < len(data):
             data = b"\n" + data[data.rfind(b"\n", 0, taken) + 1 :]
     finally:
