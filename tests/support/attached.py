@@ -9,10 +9,10 @@ from headway.live.collect import DEFAULT_MAX_BYTES, collecting
 class Attached:
     """A process that is being recorded. Its trace is complete after `close`."""
 
-    def __init__(self, target, file, *, max_bytes=DEFAULT_MAX_BYTES, patience_s=10.0):
+    def __init__(self, target, file, *, max_bytes=DEFAULT_MAX_BYTES, **options):
         with contextlib.ExitStack() as stack:
             door = stack.enter_context(collecting(file, max_bytes=max_bytes, at_once=True, only=target.pid))
-            self._held = live.attach(target, door, patience_s=patience_s)
+            self._held = live.attach(target, door, **options)
             stack.callback(self._held.close)
             self._stack = stack.pop_all()
 

@@ -30,7 +30,7 @@ from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.proc import BEGIN_TICKS, STATE, ids_in, stat, status
 from headway.live.remote import Request
 from headway.live.standby import is_standby
-from headway.live.standstill import Standstill
+from headway.live.standstill import StandsStillError, Standstill, once_python_runs
 from headway.live.unreleased import KeptGils
 
 __all__ = [
@@ -108,10 +108,6 @@ try:
 except BaseException:
     pass
 """
-
-
-class StandsStillError(RecordingError):
-    """The main thread of a process has run no Python for as long as we were to wait for it."""
 
 
 @dataclass(frozen=True)
@@ -395,12 +391,13 @@ def _asked(
     standstill = Standstill(target.pid)
     if target.version < _ASKED:
         # The code leaves no names in __main__ and no open file, and raises nothing in the middle of the program.
-        run_soon(target.pid, code)
+        once_python_runs(lambda: run_soon(target.pid, code), patience_s, check)
         standstill = Standstill(target.pid)  # the thread was stopped meanwhile
         connection = channel.accept(target.pid, patience_s, check)
     else:
         script = os.fsencode(channel.write_script(code))
-        with contextlib.closing(Request(target.pid, target.version, script)) as request:
+        asked = once_python_runs(lambda: Request(target.pid, target.version, script), patience_s, check)
+        with contextlib.closing(asked) as request:
             try:
                 connection = channel.accept(target.pid, patience_s, check)
             finally:

@@ -43,6 +43,7 @@ from typing import Any, NamedTuple, final
 from headway.errors import RecordingError
 from headway.live.memory import Memory, mappings, python_symbols
 from headway.live.proc import STATE, stat, status
+from headway.live.standstill import NoPythonError
 from headway.live.stub import NEEDED, WHERE_THERE_ARE, machine_code
 
 __all__ = ["check_state", "run_soon"]
@@ -76,6 +77,7 @@ _TF, _DF, _AC = 0x100, 0x400, 0x40000
 _OWN_SIGNALS = (signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 _QUEUE = "Py_AddPendingCall"
+_RUNS = "Py_IsInitialized"
 _WAITING = ("PyMutex_Lock", "_PyParkingLot_Park")
 """CPython 3.13: the function in which a wait for a lock begins, and the one that enters the thread in the waiters."""
 
@@ -91,6 +93,7 @@ def run_soon(pid: int, text: str) -> None:
     child of this one, nothing else may wait for it meanwhile (as Popen.poll does): such a wait would consume our stops.
 
     Raises:
+        NoPythonError: The process runs no Python now.
         RecordingError: The statements cannot be queued; the process goes on as before.
     """
     if platform.machine() != "x86_64" or struct.calcsize("P") != 8:
@@ -100,13 +103,17 @@ def run_soon(pid: int, text: str) -> None:
         )
     words = text.encode() + b"\0"
     why = _in_a_process_of_its_own(pid, words)
-    if why is not None and why.is_forbidden:
+    if why is None:
+        return
+    if why.kind == _ForbiddenError.__name__:
         from concurrent.futures import ThreadPoolExecutor
 
         # A thread is the second best: Ctrl-C interrupts only the main thread, which waits for this one in __exit__.
         with ThreadPoolExecutor(1, "headway-inject") as own_thread:
             own_thread.submit(_run_soon, pid, words).result()
-    elif why is not None:
+    elif why.kind == NoPythonError.__name__:
+        raise NoPythonError(pid)
+    else:
         raise RecordingError(why.message, hint=why.hint)
 
 
@@ -117,7 +124,8 @@ class _ForbiddenError(RecordingError):
 class _Failure(NamedTuple):
     """Why the other process failed."""
 
-    is_forbidden: bool
+    kind: str
+    """The name of the error's class."""
     message: str
     hint: str
 
@@ -138,9 +146,9 @@ def _in_a_process_of_its_own(pid: int, text: bytes) -> _Failure | None:
             try:
                 _run_soon(pid, text)
             except RecordingError as error:
-                answer = [isinstance(error, _ForbiddenError), error.message, error.hint]
+                answer = [type(error).__name__, error.message, error.hint]
             except BaseException as error:  # noqa: BLE001 the parent must learn of every failure
-                answer = [False, f"process {pid} could not be reached: {error!r}", ""]
+                answer = ["", f"process {pid} could not be reached: {error!r}", ""]
             os.write(writer, json.dumps(answer).encode())  # fails if the parent was killed meanwhile
         finally:
             os._exit(0)
@@ -213,10 +221,10 @@ def _attempt(pid: int, text: bytes) -> str | None:
         if thread.in_restartable_sequence(memory):
             return "it is in a restartable sequence all the time"
         with thread.borrowed():
-            return _queue(thread, memory, place, text)
+            return _queue(pid, thread, memory, place, text)
 
 
-def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) -> str | None:
+def _queue(pid: int, thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) -> str | None:
     # The code's pages hold the statements and the instructions (written despite the protection). The stack is separate.
     room = -(-(len(text) + _MOST_CODE) // _PAGE) * _PAGE
     start = stack = 0
@@ -234,11 +242,15 @@ def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) ->
         thread.unmap(place.syscall, start, room)
         thread.unmap(place.syscall, stack, _STACK_BYTES)
         return f"it cannot get memory: {error.strerror}"
-    result = thread.call(place.queue, code, 0, returns_to=top, waiting=place.waiting)
+    # A process that has just begun has no queue yet: the call would dereference a null pointer.
+    runs = thread.call(place.runs, 0, 0, returns_to=top, waiting=())
+    result = thread.call(place.queue, code, 0, returns_to=top, waiting=place.waiting) if runs else None
     thread.unmap(place.syscall, stack, _STACK_BYTES)
     if result == 0:
         return None  # the statements run at an unknown later time, so their memory stays: a page or two
     thread.unmap(place.syscall, start, room)
+    if not runs:
+        raise NoPythonError(pid)
     return "its queue of pending calls is locked" if result is None else "its queue of pending calls is full"
 
 
@@ -537,6 +549,8 @@ class _Place:
 
     queue: int
     """The address of the function that queues a call."""
+    runs: int
+    """The address of the function that tells whether Python has been started, and not ended."""
     functions: Mapping[str, int]
     """The addresses of the functions that the machine code calls."""
     waiting: tuple[int, ...]
@@ -546,14 +560,14 @@ class _Place:
 
 
 def _find(pid: int, memory: Memory) -> _Place:
-    found = python_symbols(pid, memory, (_QUEUE, *NEEDED), (*_WAITING, *WHERE_THERE_ARE))
+    found = python_symbols(pid, memory, (_QUEUE, _RUNS, *NEEDED), (*_WAITING, *WHERE_THERE_ARE))
     if not found:
         raise RecordingError(
             f"process {pid} has no CPython in it that exports {_QUEUE}", hint="start the program with `headway trace`"
         )
     code = [(start, end, path) for start, end, rights, _, _, path in mappings(pid) if "r-x" in rights]
     waiting = tuple(found[name] for name in _WAITING if name in found)
-    return _Place(found[_QUEUE], found, waiting, _find_syscall(memory, code))
+    return _Place(found[_QUEUE], found[_RUNS], found, waiting, _find_syscall(memory, code))
 
 
 def _find_syscall(memory: Memory, code: list[tuple[int, int, str]]) -> int:

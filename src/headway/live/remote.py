@@ -16,6 +16,7 @@ from typing import final
 
 from headway.errors import RecordingError
 from headway.live.memory import ILL_FORMED, Memory, python_symbols
+from headway.live.standstill import NoPythonError
 
 __all__ = ["OFFSETS", "Request"]
 
@@ -52,6 +53,7 @@ class Request:
         """Ask a process of that version to run the script at a path, as the process sees the path.
 
         Raises:
+            NoPythonError: The process runs no Python now.
             RecordingError: The process cannot be asked.
             OSError: The process has ended, or may not be traced.
         """
@@ -144,9 +146,7 @@ class Request:
             )
         thread = memory.words(interpreter + named["interpreter_state.threads_main"], 1)[0]
         if thread == 0:
-            raise RecordingError(
-                f"the main thread of process {self._pid} runs no Python yet, or has stopped running Python"
-            )
+            raise NoPythonError(self._pid)
         self._breaker = thread + breaker
         return thread + support + pending, thread + support + path, size
 
@@ -158,4 +158,4 @@ class Request:
             if self._memory.words(at + offsets["interpreter_state.id"], 1)[0] == 0:
                 return at
             at = self._memory.words(at + offsets["interpreter_state.next"], 1)[0]
-        raise RecordingError(f"process {self._pid} has not started its Python yet", hint="try again")
+        raise NoPythonError(self._pid)

@@ -1,11 +1,17 @@
-"""Tells in which call of the system a process's main thread has been for some time."""
+"""A main thread that runs no Python for some time: in which call of the system it has been, or that it has not begun to."""
 
 import os
-from typing import Final, final
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar, final
 
+from headway.errors import RecordingError
 from headway.live.proc import status
 
-__all__ = ["Standstill"]
+__all__ = ["NoPythonError", "StandsStillError", "Standstill", "once_python_runs"]
+
+_LOOK_S: Final = 0.1
+"""The time between two looks whether a process has started its Python."""
 
 _SLEEP: Final = "a sleep (`time.sleep()`)"
 _LOCK: Final = "a wait for a lock or another thread (`acquire()`, `join()`)"
@@ -42,6 +48,45 @@ _SELECTS: Final = {"x86_64": (23, 270), "aarch64": (72,)}
 
 _FEW: Final = 2
 """The most times that a thread gives up its core within one call: it may have been stopped and gone on just now."""
+
+_Found = TypeVar("_Found")
+
+
+class StandsStillError(RecordingError):
+    """The main thread of a process has run no Python for as long as we were to wait for it."""
+
+
+class NoPythonError(StandsStillError):
+    """A process runs no Python at this moment: it is still starting it, or has ended it."""
+
+    def __init__(self, pid: int) -> None:
+        """Make the error for a process."""
+        super().__init__(
+            f"the main thread of process {pid} runs no Python yet, or has stopped running Python",
+            hint="wait until it does (--patience SECONDS)",
+        )
+
+
+def once_python_runs(ask: Callable[[], _Found], patience_s: float, check: Callable[[], None]) -> _Found:
+    """Call `ask` until it raises no NoPythonError; return what it returned.
+
+    Args:
+        ask: Asks something of a process, which may have begun just now.
+        patience_s: How long to wait for the process's Python.
+        check: Called several times a second while this waits; may raise.
+
+    Raises:
+        NoPythonError: The process has run no Python in that time.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return ask()
+        except NoPythonError:
+            if time.monotonic() > deadline:
+                raise
+        check()
+        time.sleep(_LOOK_S)
 
 
 @final

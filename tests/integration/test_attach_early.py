@@ -1,0 +1,119 @@
+"""Attaching to a process that has not started its Python yet: it is waited for, and never called meanwhile."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from attached import Attached
+
+from headway.host.interpreters import discover, select
+from headway.live.attach import StandsStillError, detach, look_at
+from headway.traces.reader import read
+
+BY_NAME = {interpreter.name: interpreter for interpreter in reversed(select(discover()[0], ["all"]))}
+NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]
+LIMIT_S = 60.0
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="before 3.14, attaching is for x86-64"),
+]
+
+GATE = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+__attribute__((constructor)) static void stand_at_the_gate(void) {
+    char byte;
+    int gate = open(getenv("GATE"), O_RDONLY);
+    while (read(gate, &byte, 1) == 1) {
+    }
+    close(gate);
+    unsetenv("LD_PRELOAD");
+}
+"""
+
+PROGRAM = """
+import select, sys, time
+while not select.select([sys.stdin], [], [], 0.001)[0]:
+    time.sleep(0.001)
+print("as it would")
+"""
+
+
+class Waiting:
+    """A process of an interpreter that waits before its first instruction of CPython, until its gate is opened."""
+
+    def __init__(self, interpreter, library, folder):
+        gate = folder / "gate"
+        os.mkfifo(gate)
+        environment = {**os.environ, "GATE": str(gate), "LD_PRELOAD": str(library)}
+        self.process = subprocess.Popen(
+            [str(interpreter.executable), "-c", PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self._gate = os.open(gate, os.O_WRONLY)  # returns when the process has come to it
+
+    def open(self):
+        """Let the process go on; again has no effect."""
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    def end(self):
+        """Tell the program to end; return what it printed, and its exit code."""
+        self.open()
+        output, errors = self.process.communicate("\n", timeout=LIMIT_S)
+        return output, errors, self.process.returncode
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Return a library that waits when it is loaded."""
+    folder = tmp_path_factory.mktemp("gate")
+    (folder / "gate.c").write_text(GATE)
+    built = folder / "gate.so"
+    subprocess.run(["cc", "-shared", "-fPIC", folder / "gate.c", "-o", built], check=True)
+    return built
+
+
+@pytest.fixture(params=NAMES)
+def waiting(request, library, tmp_path):
+    """Return a process that has begun, and has not started its Python."""
+    one = Waiting(BY_NAME[request.param], library, tmp_path)
+    with one.process:
+        yield one
+        one.process.kill()
+        one.open()
+
+
+def test_a_process_is_recorded_once_it_has_started_its_python(waiting, tmp_path):
+    """The first tries find no Python to call; the process is recorded as soon as there is one, and computes the same."""
+    target, tries = look_at(waiting.process.pid), []
+
+    def check():
+        tries.append(1)
+        if len(tries) == 3:  # once before the first try, and once after each that found no Python
+            waiting.open()
+
+    held = Attached(target, tmp_path / "trace.hwt", patience_s=LIMIT_S, check=check)
+    detach(target)
+    held.close()
+    assert waiting.end() == ("as it would\n", "", 0)
+    assert read(tmp_path / "trace.hwt").process.pid == target.pid
+
+
+def test_a_process_that_starts_no_python_is_left_as_it_is(waiting, tmp_path):
+    """After the patience, the reason is told; nothing runs in the process later."""
+    target = look_at(waiting.process.pid)
+    before = Path(f"/proc/{target.pid}/maps").read_text()
+    with pytest.raises(StandsStillError, match="runs no Python yet"):
+        Attached(target, tmp_path / "trace.hwt", patience_s=0.0)
+    assert Path(f"/proc/{target.pid}/maps").read_text() == before
+    assert waiting.end() == ("as it would\n", "", 0)
