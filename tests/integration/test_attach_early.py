@@ -1,4 +1,4 @@
-"""Attaching to a process that has not started its Python yet: it is waited for, and never called meanwhile."""
+"""Attaching to a process without Python: one that has not started it yet is waited for, and never called meanwhile."""
 
 import os
 import subprocess
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from attached import Attached
 
+from headway.errors import RecordingError
 from headway.host.interpreters import discover, select
+from headway.live import inject
 from headway.live.attach import StandsStillError, detach, look_at
 from headway.traces.reader import read
 
@@ -117,3 +119,16 @@ def test_a_process_that_starts_no_python_is_left_as_it_is(waiting, tmp_path):
         Attached(target, tmp_path / "trace.hwt", patience_s=0.0)
     assert Path(f"/proc/{target.pid}/maps").read_text() == before
     assert waiting.end() == ("as it would\n", "", 0)
+
+
+def test_a_process_without_python():
+    """A process without CPython is an error, and is not even stopped."""
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            with pytest.raises(RecordingError, match="does not run a CPython"):
+                look_at(process.pid)
+            with pytest.raises(RecordingError, match="has no CPython in it"):
+                inject.run_soon(process.pid, "pass")
+            assert process.poll() is None
+        finally:
+            process.kill()

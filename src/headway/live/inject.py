@@ -74,6 +74,8 @@ _READ, _WRITE, _EXECUTE = 1, 2, 4  # <linux/mman.h>
 _MMAP, _MUNMAP, _FUTEX = 9, 11, 202  # <asm/unistd_64.h>
 _RESTARTED = {-512, -513, -514, -516}  # ERESTARTSYS and its like: what interrupted system calls have in rax
 _TF, _DF, _AC = 0x100, 0x400, 0x40000
+_RF = 0x10000
+"""Set after a fault, as at the end of a call: the processor then passes a breakpoint at the next instruction by."""
 _OWN_SIGNALS = (signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 _QUEUE = "Py_AddPendingCall"
@@ -483,7 +485,7 @@ class _Tracee:
         registers.rdi, registers.rsi = arguments
         registers.rip, registers.rsp, registers.rbp = function, returns_to - 8, 0
         registers.rax, registers.orig_rax = 0, (1 << 64) - 1  # the kernel must not restart a system call in there
-        registers.eflags &= ~(_TF | _DF | _AC)
+        registers.eflags &= ~(_TF | _DF | _AC | _RF)
         self._ptrace(_SETREGS, 0, ctypes.byref(registers))
         with self._breakpoints(waiting):
             end = time.monotonic() + _PATIENCE_S
