@@ -208,6 +208,23 @@ def test_a_process_is_chosen_and_the_window_stays(open_page):
     until(page, "headwayTimelines[0].model.view.title === 'app.py (pid 4242)'")
 
 
+def test_what_a_launch_lacked_stands_above_each_of_its_processes(open_page):
+    """The line about all processes of a launch is the first one, whichever process is chosen."""
+    traces = []
+    for number in range(3):
+        script = Script()
+        for now in range(0, 1000, 100):
+            script.hold(0, now, now + 100, ran=0.2)
+        traces.append(script.trace(1000, "MainThread", pid=4242 + number, core_count=1))
+    page = open_page(render_page(*trace_page([("", [(one, analyse(one)) for one in traces])], "0")))
+
+    for process in range(3):
+        page.get_by_label("process").select_option(str(process))
+        until(page, f"headwayTimelines[0].model.view.title === 'app.py (pid {4242 + process})'")
+        words = page.locator("main p:not(:has(select))").first.inner_text()
+        assert words.startswith("3 of 3 processes needed cores that they did not get (1 core): together they held")
+
+
 def test_a_process_without_events_is_not_said_to_have_no_gil(open_page):
     """The choice of processes has the use of a GIL if there was one; the heading tells whether a process has a GIL."""
     idle = Script().trace(5, pid=4243)

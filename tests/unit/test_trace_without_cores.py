@@ -8,6 +8,7 @@ from made_traces import MS
 from rich.console import Console
 from told_traces import AT_COMPUTE, AT_RECV, Script, convoy, told
 
+from headway.report.html.trace_page import views_of
 from headway.report.trace.summary import summary_lines
 from headway.report.trace.terminal import render_traces
 from headway.traces.analysis import analyse
@@ -145,12 +146,15 @@ def printed(analyses):
 
 
 def test_processes_without_cores_are_told_in_one_line_at_the_head():
-    """Eight workers and their parent on two cores: the report and the summary begin with what they did not get."""
-    workers = [analyse(alone(0.1, pid=100 + number, core_count=2)) for number in range(8)]
-    parent = analyse(alone(1.0, until_ms=100, pid=99, core_count=2))
-    told_first = printed([parent, *workers])[0]
+    """Eight workers and their parent on two cores: report, summary and page begin with what they did not get."""
+    traces = [alone(0.1, pid=100 + number, core_count=2) for number in range(8)]
+    traces.append(alone(1.0, until_ms=100, pid=99, core_count=2))
+    analyses = [analyse(one) for one in traces]
+    told_first = printed(analyses)[0]
+    views, _ = views_of([("", list(zip(traces, analyses, strict=True)))])
 
-    assert told_first == summary_lines([parent, *workers])[0]
+    assert told_first == summary_lines(analyses)[0]
+    assert {view.launch for view in views} == {told_first}
     assert told_first == (
         "8 of 9 processes needed cores that they did not get (2 cores): together they held their GILs for 24.1 s, and for"
         " 21.6 s of that, 90 %, without a core"
@@ -160,7 +164,11 @@ def test_processes_without_cores_are_told_in_one_line_at_the_head():
 def test_processes_with_cores_are_told_nothing_about_them():
     """One process of many that lost its core for a while is no matter of the launch, and one process has its finding."""
     calm = [analyse(alone(1.0, pid=100 + number)) for number in range(8)]
-    lacking = analyse(alone(0.1, pid=99))
+    trace = alone(0.1, pid=99)
+    lacking = analyse(trace)
+    (view,), _ = views_of([("", [(trace, lacking)])])
+
+    assert view.launch == ""
 
     for some in ([*calm, lacking], [lacking]):
         assert not any("needed cores" in line for line in (*printed(some), *summary_lines(some)))

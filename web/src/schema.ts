@@ -260,6 +260,7 @@ export interface TracePage {
 export interface TraceView {
   readonly title: string;
   readonly label: string;
+  readonly launch: string;
   readonly lines: readonly string[];
   readonly begin_ns: number;
   readonly span_ns: number;

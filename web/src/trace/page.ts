@@ -119,6 +119,7 @@ async function process(view: TraceView, span: number, follow: (window: Window) =
   const picture = h(
     "div",
     {},
+    ...(view.launch ? [h("p", {}, view.launch)] : []),
     ...view.lines.map((line) => h("p", { class: "dim" }, line)),
     tools(model, timeline),
     timeline.element,

@@ -317,6 +317,7 @@ class TraceView:
     Attributes:
         title: The process.
         label: The name of its launch beside others, such as "before"; "" for a single launch.
+        launch: A line about all processes of its launch; "" for none.
         lines: Further lines about it.
         begin_ns: The beginning of the window, from the start of the trace; all other times count from there.
         span_ns: The length of the window.
@@ -330,6 +331,7 @@ class TraceView:
 
     title: str
     label: str
+    launch: str
     lines: tuple[str, ...]
     begin_ns: int
     span_ns: int

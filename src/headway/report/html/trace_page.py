@@ -24,6 +24,7 @@ from headway.report.trace.tables import (
 )
 from headway.traces.analysis import Analysis
 from headway.traces.analysis.contention import CONTENDED
+from headway.traces.analysis.cores import without_cores
 from headway.traces.analysis.intervals import Intervals, Recorded, recorded
 from headway.traces.analysis.turns import times_away
 from headway.traces.analysis.words import duration, file_line, number, place, share
@@ -61,8 +62,10 @@ def views_of(launches: Launches) -> tuple[tuple[schema.TraceView, ...], dict[str
     blocks: dict[str, bytes] = {}
     for label, traces in launches:
         of = {id(analysis): trace for trace, analysis in traces}
-        for analysis in worst_first([analysis for _, analysis in traces]):
-            view, block = _view(of[id(analysis)], analysis, label, f"view-{len(views)}")
+        analyses = [analysis for _, analysis in traces]
+        launch = without_cores(analyses)
+        for analysis in worst_first(analyses):
+            view, block = _view(of[id(analysis)], analysis, (label, launch), f"view-{len(views)}")
             views.append(view)
             blocks[view.block] = block
     return tuple(views), blocks
@@ -76,7 +79,7 @@ def _title(analyses: Sequence[Analysis]) -> str:
     return f"{program_name(first)} ({number(len(analyses), 'process', 'processes')})"
 
 
-def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[schema.TraceView, bytes]:
+def _view(trace: Trace, analysis: Analysis, launch: tuple[str, str], block: str) -> tuple[schema.TraceView, bytes]:
     window = analysis.start_ns, analysis.end_ns
     found = recorded(trace)
     holds = Cut.to(window, found.holds)
@@ -86,7 +89,8 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
     packed = pack(lanes, holds, waits, window, (trace.stack_parent, trace.stack_frame))
     view = schema.TraceView(
         title=process_name(analysis.process),
-        label=label,
+        label=launch[0],
+        launch=launch[1],
         lines=tuple(filter(None, (command_line(analysis.process), *trace_lines(analysis)))),
         begin_ns=analysis.start_ns - analysis.origin_ns,
         span_ns=analysis.wall_ns,
