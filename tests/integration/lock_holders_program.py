@@ -10,6 +10,7 @@ import time
 
 lock = threading.Lock()
 other_lock = threading.Lock()
+all_have_begun = threading.Barrier(3)  # the main thread, and those of the deadlock
 log = []
 until_s = time.monotonic() + 1.5
 
@@ -41,14 +42,14 @@ def hog():
 
 def first():
     with lock:
-        time.sleep(0.1)
+        all_have_begun.wait()
         with other_lock:
             pass
 
 
 def second():
     with other_lock:
-        time.sleep(0.1)
+        all_have_begun.wait()
         with lock:
             pass
 
@@ -68,6 +69,8 @@ def main():
     ]
     for one in threads:
         one.start()
+    if kind == "deadlock":
+        all_have_begun.wait()
     for one in threads:
         one.join(None if kind != "deadlock" else 1)
     with open(file, "w") as out:

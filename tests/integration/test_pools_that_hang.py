@@ -20,6 +20,8 @@ def branch():
     both.wait()
     return pool.submit(len, "leaf").result()
 tasks = [pool.submit(branch) for _ in range(2)]
+while pool._work_queue.qsize() < 2:  # both have submitted
+    time.sleep(0.001)
 print("ready", flush=True)
 end_s = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < end_s:
