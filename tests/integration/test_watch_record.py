@@ -107,7 +107,9 @@ def test_a_process_that_embeds_python_is_watched(tmp_path):
     server.write_text("#!/bin/sh\ntouch started\n")
     server.chmod(0o755)
     env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
-    command = [sys.executable, "-c", EMBEDS]
+    # From a file: a watcher that comes too late to see the thread asleep has the line to tell it by.
+    (tmp_path / "embeds.py").write_text(EMBEDS)
+    command = [sys.executable, "embeds.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env, cwd=tmp_path)
     log = tmp_path / "stalls" / "it.stalls.jsonl"
     try:
@@ -128,10 +130,15 @@ from locks import entry
 
 watch = headway.watch("stalls", name="it")
 
+def told(words):
+    return any(words in one.read_text() for one in watch.folder.glob("*.jsonl"))
+
 def keep():
     with entry:
         taken.set()
-        time.sleep(0.5)
+        until = time.monotonic() + 60
+        while not told("a wait for another thread") and time.monotonic() < until:
+            time.sleep(0.02)  # a watcher without a core sees nothing of a wait that is over
 
 async def stall():
     with entry:
