@@ -295,12 +295,18 @@ def test_wrong_arguments_are_told_before_anything_runs(arguments, code, complain
 
 SERVED = """
 import sys, threading, time
-stop = False
+stop, rounds, waits = False, 0, 0
 def compute():
-    while not stop: sum(range(200))
+    global rounds
+    while not stop:
+        sum(range(200))
+        rounds += 1
 threads = [threading.Thread(target=compute) for _ in range(int(sys.argv[1]))]
 for thread in threads: thread.start()
-for _ in range(100): time.sleep(0.001)
+while waits < 100:
+    before = rounds
+    time.sleep(0.001)
+    waits += rounds > before or not threads  # on a busy machine, the one that computes may have no core meanwhile
 stop = True
 for thread in threads: thread.join()
 """
@@ -332,12 +338,16 @@ def test_it_says_what_it_did(interpreter, tmp_path):
 FORKS = """
 import os, sys, threading, time
 def serve(waits):
-    stop = False
+    stop, rounds = False, 0
     def compute():
-        while not stop: pass
+        nonlocal rounds
+        while not stop: rounds += 1
     thread = threading.Thread(target=compute)
     thread.start()
-    for _ in range(waits): time.sleep(0.001)
+    while waits:
+        before = rounds
+        time.sleep(0.001)
+        waits -= rounds > before  # else the thread that computes had no core
     stop = True
     thread.join()
 serve(100)
