@@ -108,8 +108,12 @@ def test_the_last_stall_of_a_process_that_nothing_can_record_is_noted(make):
     assert "as a recording could not be written in " in gap_in(watcher.log)[1]
 
 
-def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
+def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path, monkeypatch):
     """While a recording of an ended process is analysed, the log lacks its stalls; no process waits for one that runs."""
+    analyses = tmp_path / "python"
+    analyses.write_text(f"#!/bin/sh\nwhile [ ! -e {tmp_path}/go ]; do sleep 0.01; done\n")
+    analyses.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(analyses))
     watcher = make()
     watched = Watched(ring(7))
     watcher._report(watched, time.monotonic_ns())
@@ -121,6 +125,7 @@ def test_the_last_stalls_of_a_process_can_be_waited_for(make, tmp_path):
     watcher._step()
     assert not wait_until_told(tmp_path, patience_s=0)
 
+    (tmp_path / "go").touch()
     deadline = time.monotonic() + LIMIT_S
     while watcher._reports:
         assert time.monotonic() < deadline
