@@ -25,6 +25,8 @@ BY_NAME = {one.name: one for one in reversed(select(discover()[0], ["all"]))}
 NAMES = ["3.11", "3.12", "3.13", "3.14", "3.15"]
 TEXT = CONVOY.read_text(encoding="utf-8").splitlines()
 MS = 1_000_000
+BESIDE = [pytest.param(threads, marks=pytest.mark.times) for threads in (1, 4)]
+"""CPU-bound threads beside the server. They are tested alone: where they have no core, the report tells that, and no convoy."""
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +56,7 @@ def line_of(trace, index):
 
 
 @pytest.mark.matrix("name")
-@pytest.mark.parametrize("cpu", [0, 1, 4])
+@pytest.mark.parametrize("cpu", [0, *BESIDE])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     """A request has exactly two releases, waits agree with the client's latency, and the CPU-bound line holds most."""
