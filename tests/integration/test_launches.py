@@ -205,10 +205,11 @@ def test_the_c_limits_run():
 
 def test_a_free_threaded_interpreter_loses_updates_and_appends_do_not():
     """Without a GIL, `+= 1` loses increments and `list.append` none."""
-    params = {"threads": 4, "k": 50_000}
     lost = {}
     for variant in ("plain", "append", "lock", "count"):
-        cell = make_cell("race", variant, "i", workload="race", model="threads", params={**params, "variant": variant})
+        # Few increments may all be over before another thread has a core.
+        params = {"threads": 4, "k": 500_000 if variant == "plain" else 50_000, "variant": variant}
+        cell = make_cell("race", variant, "i", workload="race", model="threads", params=params)
         lost[variant] = launch(cell, BY_NAME["3.13t"]).samples["lost"]
 
     assert sum(lost["plain"]) > 0
@@ -375,7 +376,7 @@ def test_a_launch_records_its_requests_and_the_figures_of_their_latencies(params
     done = convoy(BY_NAME["3.14"], cpu=0, **params)
 
     assert done.status == "ok", done.stderr
-    assert done.facts["details"]["requests"] > 10
+    assert done.facts["details"]["requests"] >= 2 * 5  # the least number of each sample, where the server has no core
     assert done.samples["latency_p50_s"][0] <= done.samples["latency_p99_s"][0] <= done.samples["latency_max_s"][0]
     assert 0 < done.samples["latency_mean_s"][0] < done.samples["latency_max_s"][0]
     assert 0 < done.samples["latency_sd_s"][0] < done.samples["latency_max_s"][0]
