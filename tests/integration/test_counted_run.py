@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from waiting import wait_for
 
 from headway.live import counted_run
 from headway.live.counted_run import Beside
@@ -60,7 +61,8 @@ def test_a_process_that_is_left_over_does_not_keep_us(tmp_path, monkeypatch):
     monkeypatch.setattr(counted_run, "_DRAINS_S", 0.1)
     code = "import subprocess; print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
     program = ended(code)
-    with subprocess.Popen(["kill", *program.tail(1)]) as killing:
+    left_over = wait_for(lambda: program.tail(1))  # the thread that reads may have had no core
+    with subprocess.Popen(["kill", *left_over]) as killing:
         assert killing.wait() == 0
     program._reader.join()
 
