@@ -132,7 +132,7 @@ def test_a_server_killed_in_mid_launch_is_a_failed_launch(experiment, words, mod
     reasons = [one.launch.reason for one in run.failures]
     assert any("server was killed by SIGKILL" in reason for reason in reasons), reasons
     assert len(reasons) < 3
-    assert marked() == {}
+    assert wait_for(lambda: marked() == {})
 
 
 def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
@@ -277,7 +277,7 @@ def test_an_interrupted_run_leaves_no_key():
         assert process.returncode == 130
         assert "Traceback" not in errors
         assert answer(port, "DBSIZE") == ":0"
-    assert marked() == {}
+    assert wait_for(lambda: marked() == {})
 
 
 # ---------------------------------------------------------------- libraries
