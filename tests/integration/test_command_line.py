@@ -146,7 +146,7 @@ def test_runs_are_listed(stored):
 
 
 def test_runs_are_deleted(tmp_path):
-    """`runs` deletes named runs, or all but the newest, and lists those that are left; a wrong name deletes nothing."""
+    """`runs` deletes named runs, or all but the newest, with their pages, and lists those that are left; a wrong name deletes nothing."""
     path = tmp_path / "results.sqlite"
     with lab.Store(path, create=True) as store:
         first, second, third, fourth = (store.new_run(make_settings(), []) for _ in range(4))
@@ -157,10 +157,18 @@ def test_runs_are_deleted(tmp_path):
         assert done.stdout == ""
         return done.stderr
 
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    for run in (first, third):
+        (reports / f"{run}.html").touch()
+
     assert "no run is called `nothing`" in refused("--delete", first, "nothing")
+    assert "the name of the run is empty" in refused("--delete", first, "")
+    assert len(list(reports.iterdir())) == 2
     some = headway("runs", "--store", path, "--delete", first, "last", "--json")
     assert [run["id"] for run in json.loads(some.stdout)] == [second, third]
-    assert some.stderr.startswith("deleted 2 runs; the store is ")
+    assert some.stderr.startswith(f"deleted 2 runs and 1 page in {reports}; the store is ")
+    assert [page.stem for page in reports.iterdir()] == [third]
     one = headway("runs", "--store", path, "--keep", "1")
     assert third in one.stdout
     assert second not in one.stdout

@@ -97,10 +97,19 @@ def test_runs_are_found_by_id_beginning_and_age(store):
     assert store.find_run("last").id == second
     assert store.find_run("last~1").id == first
     assert store.find_run(first).id == first
-    for name in ("last~2", "last~x", "nothing", "2"):
+    for name in ("last~2", "last~x", "last~²", "nothing", "2"):
         with pytest.raises(StoreError) as caught:
             store.find_run(name)
         assert "headway runs" in caught.value.hint
+
+
+def test_an_empty_name_is_no_run(store):
+    """Each id begins with it, so it would name the only run."""
+    store.new_run(SETTINGS, [])
+
+    for find in (store.find_id, store.find_run):
+        with pytest.raises(StoreError, match="the name of the run is empty"):
+            find("")
 
 
 @pytest.mark.parametrize("change", [{"budget_s": "10"}, {"seed": "1"}, {"limit_s": None}])

@@ -1,4 +1,8 @@
-"""List the stored runs, or delete some of them."""
+"""List the stored runs, or delete some of them.
+
+The HTML page that the lab wrote of a run, in the folder `reports` beside the
+store, is deleted together with the run.
+"""
 
 import argparse
 from dataclasses import asdict
@@ -7,7 +11,9 @@ from typing import Any
 
 from headway import lab
 from headway.cli import console
+from headway.cli.html_output import page_folder
 from headway.cli.options import add_json, add_store, count, store_given
+from headway.errors import HeadwayError
 
 __all__ = ["prepare", "run"]
 
@@ -71,11 +77,28 @@ def _delete(path: Path, names: list[str] | None, keep: int | None) -> None:
     with lab.only_lab("the runs may be its own"), lab.Store(path, write=True) as store:
         chosen = [store.find_id(name) for name in names] if names else [one.id for one in store.runs()[: -(keep or 0)]]
         ids = list(dict.fromkeys(chosen))
+        # First: a run whose page is gone can have another one, but nothing names the page of a run that is gone.
+        pages = sum(_deleted(page_folder(path) / f"{one}.html") for one in ids if "/" not in one)
         freed_bytes = store.delete_runs(ids)
     from headway.report.figures import amount
     from headway.traces.analysis.words import number
 
-    console.say(f"deleted {number(len(ids), 'run')}; the store is {amount(max(0, freed_bytes), 'bytes')} smaller")
+    and_pages = f" and {number(pages, 'page')} in {page_folder(path)}" if pages else ""
+    freed = amount(max(0, freed_bytes), "bytes")
+    console.say(f"deleted {number(len(ids), 'run')}{and_pages}; the store is {freed} smaller")
+
+
+def _deleted(page: Path) -> bool:
+    """Delete the page of a run; return whether there was one."""
+    try:
+        page.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise HeadwayError(
+            f"the page {page} cannot be deleted: {error.strerror}", hint="no run is deleted yet; make the folder writable"
+        ) from error
+    return True
 
 
 def _launches(run: lab.RunHeader) -> str:

@@ -416,7 +416,10 @@ class Store:
         runs = self._headers()
         if name == "last" or name.startswith("last~"):
             back = name.removeprefix("last").removeprefix("~") or "0"
-            fitting = runs[-1 - int(back) :][:1] if back.isdigit() and int(back) < len(runs) else []
+            number = int(back) if back.isascii() and back.isdigit() else len(runs)
+            fitting = runs[-1 - number :][:1] if number < len(runs) else []
+        elif not name:  # every id begins with it
+            raise StoreError("the name of the run is empty", hint="name an id, its beginning, `last`, or `last~N`")
         else:
             fitting = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
         if len(fitting) != 1:
