@@ -96,7 +96,8 @@ def _deleted(page: Path) -> bool:
         return False
     except OSError as error:
         raise HeadwayError(
-            f"the page {page} cannot be deleted: {error.strerror}", hint="no run is deleted yet; make the folder writable"
+            f"the page {page} cannot be deleted: {error.strerror}",
+            hint="no run is deleted yet; make the folder writable",
         ) from error
     return True
 
