@@ -23,7 +23,7 @@ def said_of(here, command, script):
     done = subprocess.run(
         [HEADWAY, *command, "sh", "-c", script], cwd=here, capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
-    return done.stdout, [line for line in done.stderr.splitlines() if " is not " in line]
+    return done.stdout, [line for line in done.stderr.splitlines() if " is not " in line or "no Python" in line]
 
 
 @pytest.mark.parametrize(("command", "what"), [(["trace", "-o", "x.hwt"], "traced"), (["watch"], "watched")])
@@ -43,11 +43,29 @@ def test_a_python_out_of_reach_is_told_once(tmp_path, command, what, before, cau
 
 @pytest.mark.parametrize("command", [["trace", "-o", "x.hwt"], ["watch"]])
 @pytest.mark.parametrize(
-    "script", ["sleep 1.5", f"sleep 0.3; {sys.executable} -c 'import time; time.sleep(1.3)'"], ids=["none", "late"]
+    "script",
+    [f"sleep 0.3; {sys.executable} -c 'import time; time.sleep(1.3)'", f"exec {sys.executable} -c pass"],
+    ids=["late", "brief"],
 )
-def test_nothing_is_said_of_a_program_without_python_or_with_a_late_one(tmp_path, command, script):
-    """A program that is no Python, and one that starts its Python later, give no such line."""
+def test_nothing_is_said_of_a_late_or_a_brief_python(tmp_path, command, script):
+    """A program that starts its Python later, and one that has ended before the first look, give no such line."""
     assert said_of(tmp_path, command, script) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        (["trace", "-o", "x.hwt"], "no Python process of it was traced: there is no trace"),
+        (["watch"], "no Python process of it was watched: there is nothing to show"),
+    ],
+)
+@pytest.mark.parametrize("script", ["sleep 0.3", "true"])
+def test_a_program_without_python_is_told_at_its_end(tmp_path, command, end, script):
+    """The line at the start names a file, and one at the end says that there is none."""
+    _, lines = said_of(tmp_path, command, script)
+
+    assert lines == [f"headway: the program has ended, and {end}, unless one begins after its end"]
+    assert not list(tmp_path.glob("*.hwt*"))
 
 
 @pytest.mark.parametrize(("command", "what"), [(["trace", "-o", "x.hwt"], "traced"), (["watch"], "watched")])

@@ -9,6 +9,10 @@ from headway.live import unreached
 from headway.live.reach import cause_of
 from headway.live.unreached import Unreached
 
+NONE = (
+    "the program has ended, and no Python process of it was traced: there is no trace, unless one begins after its end"
+)
+
 PYTHON = "/usr/bin/python3.13"
 OURS = {"HEADWAY_NATIVE": "/lib/libheadway.so", "PYTHONPATH": str(STARTUP_PATH)}
 
@@ -95,13 +99,13 @@ def test_a_process_that_is_gone_gives_no_cause(tmp_path):
 def looking(monkeypatch):
     """Return a function that looks at a program at some times, and returns the lines that were printed."""
 
-    def lines(*times_s, cause="its PYTHONPATH was replaced", called_s=1e9, over=False):
+    def lines(*times_s, cause="its PYTHONPATH was replaced", called_s=1e9, over=False, tells_none=True):
         now, said = [0.0], []
         monkeypatch.setattr(unreached.time, "monotonic", lambda: now[0])
         monkeypatch.setattr(unreached, "cause_of", lambda pid: cause if pid == 8 else "")
         monkeypatch.setattr(unreached, "descendants", lambda _: [8])
         monkeypatch.setattr(unreached, "_command", lambda _: b"sh" if now[0] else b"headway")
-        looks = Unreached(7, "traced", said.append)
+        looks = Unreached(7, "traced", said.append, tells_none=tells_none)
         for now[0] in times_s:
             looks.look(called=now[0] >= called_s)
         looks.look(called=now[0] >= called_s, over=over)
@@ -126,8 +130,15 @@ def test_a_hook_that_is_found_first_has_more_time(looking):
 
 def test_the_end_tells_what_was_seen(looking):
     """A program that ends within the second is told of at its end."""
-    assert len(looking(0.1, over=True)) == 1
-    assert looking(0.1, over=True, cause="") == []
+    assert looking(0.1, over=True) == ["process 8 is not traced: its PYTHONPATH was replaced"]
+
+
+def test_the_end_tells_that_there_is_no_trace(looking):
+    """A program without Python leaves no file, and a user who looks for it must know why."""
+    assert looking(0.1, over=True, cause="") == [NONE]
+    assert looking(0.1, over=True, cause="", called_s=0.1) == []
+    assert looking(0.1, 70.0, over=True, cause="") == []
+    assert looking(0.1, over=True, cause="", tells_none=False) == []
 
 
 def test_a_process_that_calls_ends_the_look(looking):
@@ -137,4 +148,4 @@ def test_a_process_that_calls_ends_the_look(looking):
 
 def test_the_launcher_is_not_the_program(looking):
     """The launcher is a Python out of reach until it becomes the program."""
-    assert looking(0.0, over=True) == []
+    assert looking(0.0, over=True) == [NONE]

@@ -64,7 +64,7 @@ from typing import TYPE_CHECKING, final
 from headway.cli import console, options
 from headway.cli.entering import CHILD_PATIENCE_S, Waiting, beside_each_other, enter_children
 from headway.cli.newcomers import Newcomers
-from headway.cli.trace_command import add_output, summarise
+from headway.cli.trace_command import add_output, new_path, summarise
 
 if TYPE_CHECKING:
     from headway.live import attach
@@ -189,10 +189,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
     from headway.live.collect import collecting
     from headway.live.unreleased import note_kept
 
-    if arguments.output is not None:
-        file = files.check_new(arguments.output, force=arguments.force)
-    else:
-        file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
+    file = new_path(arguments, f"pid-{arguments.pid}")
     with files.locked(file):
         with (
             collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,

@@ -6,8 +6,9 @@ each. Lines of code are known from CPython 3.11 on. It does not reach Python
 processes with -I, -E or -S, without the environment of their parent, with
 another PYTHONPATH, or with another `sitecustomize` before Headway's. One line
 on stderr names the cause if Headway reaches no process at all in the first
-minute; otherwise they are left out without a word. If stderr is a terminal, a
-summary follows at the end.
+minute; otherwise they are left out without a word. Another one says that a
+program ended without any Python. If stderr is a terminal, a summary follows at
+the end.
 
 `headway report FILE` shows the trace. It waits until the trace is complete,
 which is a moment after the program ends, when FILE.lock is removed. A script
@@ -50,6 +51,7 @@ __all__ = [
     "add_output",
     "add_program",
     "become_traced",
+    "new_path",
     "prepare",
     "program",
     "run",
@@ -111,7 +113,11 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="file for the trace (default: named after the program)"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite FILE and the traces of its children")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="overwrite FILE, or the file named after the program, and the traces of its children",
+    )
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
@@ -133,28 +139,49 @@ def _size(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Become the program under the recorder."""
-    from headway.live import files, launch
+    from headway.live import launch
 
     command, name = program(arguments)
-    if arguments.output is not None:
-        file = files.check_new(arguments.output, force=arguments.force)
-        lock = files.lock(file)
-    else:
-        file, lock = _new_file(name)
-    recorded = Recorded(file, lock, arguments.max_size, arguments.record_arguments)
+    file, lock = _new_file(arguments, name)
+    recorded = Recorded(file, lock, arguments.max_size, arguments.record_arguments, _note_of(arguments, file, name))
     become_traced(command, name, launch.original_environment(), recorded, brief=arguments.no_summary)
 
 
-def _new_file(name: str) -> tuple[Path, int | None]:
-    """Return an unused path named after the program, and its lock; try again if another command takes the path first."""
+def new_path(arguments: argparse.Namespace, name: str) -> Path:
+    """Return the path of a new trace: as --output names it, else named after the program or the process.
+
+    A name that is taken gets a number, unless --force is given.
+
+    Raises:
+        UsageError: The file cannot be written to, or exists and --force is not given.
+    """
+    from headway.live import files
+
+    here = Path.cwd()
+    unnamed = files.first_name(here, name) if arguments.force else files.unused_name(here, name)
+    return files.check_new(unnamed if arguments.output is None else arguments.output, force=arguments.force)
+
+
+def _new_file(arguments: argparse.Namespace, name: str) -> tuple[Path, int | None]:
+    """Return the path of a new trace and its lock; try another number if another command takes the path first."""
     from headway.live import files
 
     while True:
-        file = files.check_new(files.unused_name(Path.cwd(), name))
+        file = new_path(arguments, name)
         try:
             return file, files.lock(file)
         except UsageError:
-            continue
+            if arguments.output is not None or arguments.force:
+                raise
+
+
+def _note_of(arguments: argparse.Namespace, file: Path, name: str) -> str:
+    """Return the words on a trace whose name has a number, for the line that names it; "" if there is nothing to say."""
+    from headway.live import files
+
+    first = files.first_name(Path.cwd(), name)
+    is_numbered = arguments.output is None and file != first
+    return f" ({first.name} is there already: --force overwrites it)" if is_numbered else ""
 
 
 class Recorded(NamedTuple):
@@ -165,6 +192,8 @@ class Recorded(NamedTuple):
     """The result of files.lock()."""
     max_bytes: int
     has_arguments: bool
+    note: str = ""
+    """Words on the file's name, for the line that names it."""
 
 
 def become_traced(
@@ -213,7 +242,9 @@ def become_traced(
         console.say(f"{name} will not be traced: the collector cannot start: {error.strerror}")
     else:
         only = "" if why is None else "only the Python processes that it starts in another way "
-        console.say(f"recording {only}into {file}; look at it with `headway report {shlex.quote(str(file))}`")
+        console.say(
+            f"recording {only}into {file}; look at it with `headway report {shlex.quote(str(file))}`{recorded.note}"
+        )
     launch.become(command, env, cpus=cpus, collector=collector)
 
 

@@ -56,7 +56,9 @@ class DetachedCollector:
         """
         terminal = Terminal.of(2)
         stderr: int | None = None
-        unreached = Unreached(0 if is_told else os.getpid(), "traced", lambda text: _say(stderr, text))
+        pid = 0 if is_told else os.getpid()
+        # On a terminal, `afterwards` says that there is no trace.
+        unreached = Unreached(pid, "traced", lambda text: _say(stderr, text), tells_none=terminal is None)
 
         def look(*, over: bool = False) -> None:
             nonlocal stderr

@@ -21,6 +21,7 @@ __all__ = [
     "check_new",
     "descendants",
     "family_files",
+    "first_name",
     "identity_of",
     "lock",
     "lock_path",
@@ -95,15 +96,20 @@ def _check_takes_files(folder: Path) -> None:
     os.unlink(name)
 
 
+def first_name(folder: Path, program: str) -> Path:
+    """Return the first name for a program's trace: `app.hwt`."""
+    stem = "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(program).stem).strip(".-") or "program"
+    return folder / f"{stem}.hwt"
+
+
 def unused_name(folder: Path, program: str) -> Path:
     """Return an unused name for a program's trace: `app.hwt`, `app-2.hwt`, ..."""
-    stem = "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(program).stem).strip(".-") or "program"
+    path = first = first_name(folder, program)
     number = 1
-    while True:
-        path = folder / (f"{stem}.hwt" if number == 1 else f"{stem}-{number}.hwt")
-        if not os.path.lexists(path) and not os.path.lexists(lock_path(path)):
-            return path
+    while os.path.lexists(path) or os.path.lexists(lock_path(path)):
         number += 1
+        path = first.with_name(f"{first.stem}-{number}.hwt")
+    return path
 
 
 def family_files(path: Path) -> list[Path]:

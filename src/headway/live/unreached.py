@@ -1,4 +1,4 @@
-"""Finds a Python of a program that does not load Headway although the program inherits it, and tells the cause.
+"""Tells that no Python of a program is reached; and the cause, if a Python does not load Headway although it inherits it.
 
 A script may replace PYTHONPATH before it starts Python, and another `sitecustomize` may be found before ours. The
 command line of the launch shows neither; headway.live.reach has the evidence.
@@ -23,21 +23,23 @@ _CHAINED_S: Final = 3.0
 _OFTEN_S, _SELDOM_S = 1.0, 60.0
 """How long each pass looks, and how long one pass a second looks."""
 _MOST_PROCESSES: Final = 64
+_NOTHING: Final = {"traced": "there is no trace", "watched": "there is nothing to show"}
 
 
 @final
 class Unreached:
     """The look at a program whose processes have not called."""
 
-    def __init__(self, pid: int, what: str, say: Callable[[str], None]) -> None:
+    def __init__(self, pid: int, what: str, say: Callable[[str], None], *, tells_none: bool = True) -> None:
         """Begin to look.
 
         Args:
             pid: The process that is about to become the program; 0: do not look.
             what: What the program should be, as in "traced".
             say: Prints a line on stderr.
+            tells_none: Print a line at the program's end if it has started no Python at all.
         """
-        self._pid, self._what, self._say = pid, what, say
+        self._pid, self._what, self._say, self._tells_none = pid, what, say, tells_none
         self._launcher = _command(pid) if pid else b""
         """The command line of the launcher, which is a Python out of reach, too, and so may be its children."""
         self._began_s = self._looked_s = time.monotonic()
@@ -54,7 +56,7 @@ class Unreached:
 
         Args:
             called: A process has called, so Headway reaches the program.
-            over: The program has ended: the last cause that was seen is told.
+            over: The program has ended: the last cause that was seen is told, or else that there is no trace.
         """
         now_s = time.monotonic()
         age_s = now_s - self._began_s
@@ -64,6 +66,11 @@ class Unreached:
         if over:
             if self._seen:
                 self._tell(*list(self._seen)[-1])
+            elif self._tells_none:
+                self._say(
+                    f"the program has ended, and no Python process of it was {self._what}:"
+                    f" {_NOTHING[self._what]}, unless one begins after its end"
+                )
             self._pid = 0
             return
         if age_s > _OFTEN_S and now_s - self._looked_s < 1:

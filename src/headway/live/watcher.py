@@ -127,7 +127,7 @@ class Watcher:
         while True:
             self._step()
             has_ended = program.ended()
-            self._unreached.look(called=self._has_watched, over=has_ended)
+            self._unreached.look(called=self._has_watched)
             if has_ended and not self._mark.is_end_noted:
                 ended_ns = ended_ns or time.monotonic_ns()
                 self._note_end(ended_ns)
@@ -140,6 +140,7 @@ class Watcher:
             alive = [one.ring for one in self._rings if not one.ring.gone]
             idle_s = 0.0 if alive else idle_s or now_s
             if not self._rings and not self._reports and not self._reception.busy:
+                self._unreached.look(called=self._has_watched, over=has_ended)
                 let_go_of_stderr()
                 self._mark.end()  # a container may end now, and we with it: no stall is missing then
                 if now_s - idle_s > _LINGER_S:
