@@ -98,13 +98,32 @@ def test_a_trace_that_is_not_complete_is_waited_for(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.parametrize(("name", "message"), [("nowhere.hwt", "there is no file"), ("empty", "has no log of stalls")])
-def test_a_wrong_name_is_told_before_any_file_is_read(free, tmp_path, capsys, monkeypatch, name, message):
-    """The files before it may be large."""
+def test_a_wrong_name_is_an_error(tmp_path, capsys, name, message):
+    """There is nothing to read at all."""
     (tmp_path / "empty").mkdir()
-    monkeypatch.setattr("headway.traces.reader.read", lambda *_: pytest.fail("a file is read"))
 
-    assert main(["stalls", str(free), str(tmp_path / name)]) == 2
+    assert main(["stalls", str(tmp_path / name)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_others_are_told_beside_a_file_that_cannot_be_read(tmp_path, capsys):
+    """A folder without stalls, a trace that is none and a missing file cost a line each, and JSON names them."""
+    good = writer.write(Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302).trace(400, "a", "b"), tmp_path / "a.hwt")
+    empty, broken, missing = tmp_path / "empty", tmp_path / "broken.hwt", tmp_path / "missing"
+    empty.mkdir()
+    broken.write_text("no trace")
+    paths = [str(one) for one in (empty, good, broken, missing)]
+
+    assert main(["stalls", *paths, "--json"]) == 0
+    output = capsys.readouterr()
+    found = json.loads(output.out)
+    assert len(found["stalls"]) == 1
+    assert found["cannot_tell"] == [str(empty), str(missing), str(broken)]
+    assert len([line for line in output.err.splitlines() if line.startswith("left out: ")]) == 3
+    assert main(["stalls", paths[0], paths[3]]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"left out: the folder {empty} has no log of stalls\nerror: there is no file {missing}")
 
 
 def test_a_log_that_a_watcher_still_writes_is_no_wrong_name(tmp_path, capsys, monkeypatch):

@@ -3,7 +3,8 @@
 FILE is a log (NAME.stalls.jsonl), a folder of `headway watch`, or a trace
 (FILE.hwt). Headway searches a trace again for stalls, with the limits of --over
 and --requests-over. If a program has just ended, Headway first waits until its
-last stalls are in the log, or its trace is complete.
+last stalls are in the log, or its trace is complete. Of several files, those
+that cannot be read are left out, with a line for each.
 
 Examples:
   headway stalls stalls/
@@ -13,14 +14,14 @@ Examples:
 
 import argparse
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import console
 from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
-from headway.errors import TraceError, UsageError
+from headway.errors import HeadwayError, TraceError, UsageError
 from headway.live.files import wait_until_finished
 from headway.live.marks import killed_watchers
 from headway.live.stall_log import gap_in
@@ -60,6 +61,17 @@ def _why_wrong(path: Path) -> UsageError | None:
     if path.is_file():
         return None
     return UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
+
+
+@contextlib.contextmanager
+def _kept(bad: dict[Path, HeadwayError], path: Path) -> Iterator[None]:
+    """Keep the error of one path: others may have stalls, as of `/var/lib/*/stalls`."""
+    try:
+        yield
+    except HeadwayError as error:
+        bad[path] = error
+    except OSError as error:
+        bad[path] = UsageError(f"{error.filename or path} cannot be read: {error.strerror}", hint="name another file")
 
 
 def _check(path: Path) -> None:
@@ -191,6 +203,52 @@ def _read(path: Path, *, is_named: bool) -> "Trace | None":
     return trace if is_named or len(trace.events) else None
 
 
+def _of_path(path: Path, arguments: argparse.Namespace, blind: dict[Path, str]) -> tuple[list[dict[str, Any]], int]:
+    """Return the stalls of a file or a folder, and the number of its files that show whether there were any.
+
+    Args:
+        path: The file or the folder.
+        arguments: The arguments of the command.
+        blind: Gets the files that do not show it, each with the reason.
+
+    Raises:
+        UsageError: The file is of another kind, or cannot be opened.
+        TraceError: The trace cannot be read.
+    """
+    rows: list[dict[str, Any]] = []
+    told = 0
+    _wait(path)
+    logs = _logs(path)
+    in_log = any(log.suffix != ".hwt" for log in logs)
+    for log in logs:
+        if log.suffix != ".hwt":
+            found, is_whole = _of_log(log, arguments)
+            why = _gap(log)
+            if why or not is_whole:
+                blind[log] = why
+            told += bool(found) or log not in blind
+            rows += found
+            continue
+        if (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
+            continue
+        if why := _blindness(trace):
+            blind[log] = why
+        if why != _NO_GIL and not in_log:
+            rows += _of_trace(log, trace, arguments)
+            told += 1
+    return rows, told
+
+
+def _tell_bad(bad: dict[Path, HeadwayError], paths: Sequence[Path]) -> None:
+    """Say which paths are left out, or raise the last error if there is no other path."""
+    errors = list(bad.values())
+    left = errors.pop() if bad and len(bad) == len(set(paths)) else None
+    for error in errors:
+        console.say(f"left out: {error.message}")
+    if left is not None:
+        raise left
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Read the stalls of all files, and print them or their sums."""
     from headway.traces.analysis.stall_sums import sum_up
@@ -198,30 +256,20 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     blind: dict[Path, str] = {}
     told = 0
+    bad: dict[Path, HeadwayError] = {}
     for path in arguments.files:
-        _check(path)
+        with _kept(bad, path):
+            _check(path)
     for path in arguments.files:
-        _wait(path)
-        logs = _logs(path)
-        in_log = any(log.suffix != ".hwt" for log in logs)
-        for log in logs:
-            if log.suffix != ".hwt":
-                found, is_whole = _of_log(log, arguments)
-                why = _gap(log)
-                if why or not is_whole:
-                    blind[log] = why
-                told += bool(found) or log not in blind
+        if path not in bad:
+            with _kept(bad, path):
+                found, number = _of_path(path, arguments, blind)
                 rows += found
-                continue
-            if (trace := _read(log, is_named=path.is_dir() or log == path)) is None:
-                continue
-            if why := _blindness(trace):
-                blind[log] = why
-            if why != _NO_GIL and not in_log:
-                rows += _of_trace(log, trace, arguments)
-                told += 1
+                told += number
+    _tell_bad(bad, arguments.files)
+    blind |= dict.fromkeys(bad, "")
     for path, why in blind.items():
-        if why:  # else its invalid entries are told already
+        if why:  # else it is told already
             console.say(f"{path}: {why}")
     sums = sum_up(rows)
     if arguments.json:
