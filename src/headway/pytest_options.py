@@ -194,11 +194,18 @@ class Asked:
         """Check and resolve the options' values before anything runs. Raises UsageError for invalid ones."""
         if self.launches < 1:
             raise UsageError(f"--headway-launches {self.launches}: expected a whole number of at least 1")
+        files: dict[str, str] = {}
         for name in ("json", "pyperf", "benchmark_json"):
             path = self.option(name)
             # A launch writes none of these files, and the other tree may lack the folder.
             if path is not None and self.child is None:
-                _check_can_be_written(f"--headway-{name.replace('_', '-')} {path}", path)
+                option = f"--headway-{name.replace('_', '-')}"
+                _check_can_be_written(f"{option} {path}", path)
+                first = files.setdefault(os.path.realpath(path), option)
+                if first != option:
+                    raise UsageError(
+                        f"{first} and {option} name the same file {path}", hint="use another name for one of them"
+                    )
         for name in ("save", "add"):
             given = self.option(name)
             if given is not None and (not given or os.sep in given):
@@ -213,6 +220,8 @@ class Asked:
         if self.option("store") is not None:
             # Resolve the path now: a test may change the current folder.
             self.store = self.option("store").absolute()
+            if not self.option("no_store") and self.child is None:
+                _check_can_be_written(f"--headway-store {self.option('store')}", self.store)
         # A launch compares nothing, and may have the option from PYTEST_ADDOPTS or a file of options.
         if self.option("compare_fail") is not None and self.child is None:
             from headway.measure.baseline import limit_of

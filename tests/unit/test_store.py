@@ -9,6 +9,7 @@ import pytest
 from synthetic import make_cell, make_settings
 
 from headway.errors import HeadwayError, StoreError
+from headway.host.paths import default_store
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.store import Store
 from headway.lab.launching.lock import only_lab
@@ -18,7 +19,7 @@ SETTINGS = make_settings(launches=2)
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "deep" / "results.sqlite", create=True) as opened:
+    with Store(tmp_path / "results.sqlite", create=True) as opened:
         yield opened
 
 
@@ -234,6 +235,21 @@ def test_an_unwritable_place_is_refused(tmp_path):
 
     with pytest.raises(StoreError, match="cannot be"):
         Store(tmp_path / "file" / "results.sqlite", create=True)
+
+
+def test_only_the_folder_of_the_users_own_store_is_made(tmp_path, monkeypatch):
+    """The folder of a store that somebody named may be a slip, and a store there would not be found again."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("HEADWAY_STORE")
+    named = tmp_path / "deep" / "results.sqlite"
+
+    with pytest.raises(StoreError, match=f"the folder {named.parent} of the results store is not there") as caught:
+        Store(named, create=True)
+    assert f"`mkdir -p {named.parent}`" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+    Store(default_store(), create=True).close()
+    assert default_store() == tmp_path / "data" / "headway" / "results.sqlite"
+    assert default_store().exists()
 
 
 def test_two_sessions_may_create_the_store_at_once(tmp_path, monkeypatch):

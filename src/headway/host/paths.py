@@ -1,13 +1,16 @@
 """The folders of Headway: results, probes, interpreters. XDG folders, each overridable by one variable."""
 
+import contextlib
 import os
+import shlex
 from pathlib import Path
 
-from headway.errors import UsageError
+from headway.errors import StoreError, UsageError
 
 __all__ = [
     "cache_folder",
     "cache_path",
+    "check_store_folder",
     "default_store",
     "home_folder",
     "interpreters_folder",
@@ -64,7 +67,31 @@ def cache_folder() -> Path:
 def default_store() -> Path:
     """Return the results store: `$HEADWAY_STORE`, else `results.sqlite` in the user's data folder."""
     named = os.environ.get("HEADWAY_STORE")
-    return Path(named) if named else _xdg("XDG_DATA_HOME", ".local/share") / "results.sqlite"
+    return Path(named) if named else _own_store()
+
+
+def _own_store() -> Path:
+    return _xdg("XDG_DATA_HOME", ".local/share") / "results.sqlite"
+
+
+def check_store_folder(store: Path) -> None:
+    """Make the folder of a results store if it is the user's own one; any other is there, or its name may be a slip.
+
+    Raises:
+        StoreError: The folder does not exist.
+        OSError: The folder cannot be made.
+    """
+    folder = store.parent
+    if folder.exists():
+        return
+    with contextlib.suppress(UsageError):  # without a home
+        if store == _own_store():
+            folder.mkdir(parents=True, exist_ok=True)
+            return
+    raise StoreError(
+        f"the folder {folder} of the results store is not there",
+        hint=f"make it with `mkdir -p {shlex.quote(str(folder))}`, or correct the name (`--store`, HEADWAY_STORE)",
+    )
 
 
 def interpreters_folder() -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from headway.errors import StoreError
+from headway.host.paths import check_store_folder
 from headway.lab.design import Cell
 from headway.lab.kept.headers import RunHeader, StoredLaunch, Unreadable, header_of, settings_text
 from headway.lab.kept.launched import Launch
@@ -103,7 +104,7 @@ class Store:
 
     Args:
         path: The file.
-        create: Create the file and its folder if they do not exist.
+        create: Create the file if it does not exist, and the folder of the user's own store.
         write: Open the file for writing. Reading changes nothing that is stored, and leaves no file beside the store,
             unless SQLite may not write it.
 
@@ -117,7 +118,7 @@ class Store:
             if path.is_dir():
                 raise StoreError(f"{path} is a folder, expected a file", hint="name a file with `--store`")
             if create:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                check_store_folder(path)
             elif not path.exists():
                 raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
             self._db = self._connect(create=create, write=write)

@@ -1,0 +1,36 @@
+"""Files that the plugin's options name: a slip is told before anything runs."""
+
+import pytest
+from plugin_suites import TWO
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--headway-json", "x.json", "--headway-pyperf", "./x.json"],
+            "*--headway-json and --headway-pyperf name the same file x.json; use another name for one of them*",
+        ),
+        (["--headway-store", "nowhere/x.sqlite"], "*--headway-store nowhere/x.sqlite: *nowhere does not exist*"),
+    ],
+)
+def test_a_file_that_two_options_name_or_that_has_no_folder_is_refused(quick, options, message):
+    """One file would replace the other, or a folder would be made that somebody misspelt."""
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", *options)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+    assert not (quick.path / "nowhere").exists()
+
+
+def test_a_launch_does_not_check_files_that_it_does_not_write(quick):
+    """A test may move to another folder, where the launch's options name no folder."""
+    quick.makepyfile(TWO)
+    (quick.path / "there").mkdir()
+    options = ["--headway-store", "there/x.sqlite", "--headway-launches", "2"]
+
+    quick.runpytest_subprocess("-q", *options).assert_outcomes(passed=2)
+    assert (quick.path / "there" / "x.sqlite").exists()
