@@ -52,9 +52,22 @@ def test_only_headway_s_own_commands_are_not_watched(monkeypatch, tmp_path, comm
     assert begin._is_ours() == is_ours
 
 
-@pytest.mark.parametrize(("value", "folder"), [("", None), ("0", None), (" ", None), ("some", "some")])
-def test_an_empty_variable_or_0_switches_nothing_on(tmp_path, value, folder):
-    """`HEADWAY_WATCH=0` reads like "off", and a folder with such a name is nobody's wish."""
+@pytest.mark.parametrize(
+    ("value", "folder"),
+    [
+        ("", None),
+        ("0", None),
+        (" ", None),
+        ("off", None),
+        ("False", None),
+        ("1", "stalls"),
+        ("yes", "stalls"),
+        ("some", "some"),
+        ("./off", "off"),
+    ],
+)
+def test_a_switch_is_no_folder(tmp_path, value, folder):
+    """`HEADWAY_WATCH=off` switches nothing on, `=1` stands for the preset folder, and any other value names one."""
     code = (
         "from headway.live import watching\n"
         "watching.watch = lambda **_: print('watched') or watching.Watch(None, 0)\n"

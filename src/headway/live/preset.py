@@ -9,13 +9,23 @@ import sys
 
 from headway.errors import HeadwayError
 
-__all__ = ["preset_folder", "reason_of", "say", "say_unwatched"]
+__all__ = ["PRESET", "preset_folder", "reason_of", "say", "say_unwatched"]
+
+PRESET = "stalls"
+"""The folder for recordings if none is named."""
+_OFF = ("", "0", "false", "no", "off")
+_ON = ("1", "on", "true", "yes")
+"""Other switches have such values, and a folder with such a name is nobody's wish; `./off` is one."""
 
 
 def preset_folder() -> str:
-    """Return the folder that $HEADWAY_WATCH names; "" if the variable is empty or 0, and switches nothing on."""
+    """Return the folder that $HEADWAY_WATCH names; "" if the variable is empty or says "off", and switches nothing on.
+
+    A variable that says "on" names no folder, and stands for the preset one.
+    """
     named = os.environ.get("HEADWAY_WATCH", "").strip()
-    return "" if named == "0" else named
+    word = named.lower()
+    return "" if word in _OFF else PRESET if word in _ON else named
 
 
 def say(text: str) -> None:

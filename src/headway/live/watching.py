@@ -21,7 +21,7 @@ from headway.live.door import Door
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.ours import command_of
 from headway.live.own_recorder import session_lock, the_recorder
-from headway.live.preset import preset_folder, reason_of, say, say_unwatched
+from headway.live.preset import PRESET, preset_folder, reason_of, say, say_unwatched
 from headway.live.readable import becomes_readable
 
 __all__ = ["Watch", "check_address", "check_folder", "join", "own_door", "start_watcher", "watch"]
@@ -339,7 +339,7 @@ def _begin(options: Options) -> Watch:
 
 def _preset_folder() -> Path:
     """Return the folder for recordings if the caller names none."""
-    return Path(preset_folder() or "stalls").absolute()
+    return Path(preset_folder() or PRESET).absolute()
 
 
 _PRESET: Final = Options("", "", 0, Limits())
