@@ -153,6 +153,14 @@ def test_the_last_screen_fits_one(run):
     assert lines[-1] == "the page is there"
 
 
+def test_an_open_claim_says_that_one_launch_tells_no_number(make_run):
+    """One launch has no interval, from which the number of launches would follow."""
+    cells = [cell("cpu-bound", series, [1.0]) for series in ("serial", "threads")]
+    text = "\n".join(lines_of(render_end(make_run(cells, [GIL]), []), width=1000))
+
+    assert "(one launch tells no number)" in text
+
+
 def found(name, claim="", advice=""):
     return Finding(name, claim, f"{name} {claim}", "-", advice=advice)
 

@@ -1,5 +1,7 @@
 """Findings of a run: those of claims, the quickest model, and where the order of series turns."""
 
+import dataclasses
+
 import pytest
 from synthetic import make_cell, make_interpreter
 
@@ -173,6 +175,16 @@ def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
     assert one.text == "fastest model with a GIL: interpreters or processes; without a GIL: threads"
     assert "threads 0.50 [0.50-0.50] of serial, on 3.13t" in one.evidence
     assert "not distinguishable from" in one.evidence
+
+
+def test_a_run_of_some_models_does_not_name_the_fastest_of_all(make_run, declare):
+    """With --model the others were not measured, and one of them may be faster."""
+    declare()
+    run = make_run([cell("serial", around(1.0)), cell("threads", around(0.5))], [GIL])
+    settings = dataclasses.replace(run.settings, models=("threads",))
+    (one,) = found(dataclasses.replace(run, header=dataclasses.replace(run.header, settings=settings)))
+
+    assert one.text == "fastest of the measured models with a GIL: threads"
 
 
 def test_a_model_too_noisy_to_be_quicker_is_no_slower_than_the_quickest_either(make_run, declare):

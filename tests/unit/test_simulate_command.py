@@ -54,6 +54,8 @@ def test_the_table_has_medians_and_ranges(app, capsys):
     assert "the median of 5 seeds [their range]; costs: preset" in " ".join(out.split())
     assert "main" in out
     assert "5 runs, 5 s of virtual time in" in err
+    assert simulate(app, "--seeds", "1") == 0
+    assert "\n1 run, 1 s of virtual time in" in "\n" + capsys.readouterr().err
     assert "steps a second" not in out
 
 

@@ -123,7 +123,9 @@ def test_others_are_told_beside_a_file_that_cannot_be_read(tmp_path, capsys):
     assert main(["stalls", paths[0], paths[3]]) == 2
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.startswith(f"left out: the folder {empty} has no log of stalls\nerror: there is no file {missing}")
+    assert output.err.startswith(
+        f"left out: the folder {empty} has no log of stalls\nerror: there is no file {missing}"
+    )
 
 
 def test_a_log_that_a_watcher_still_writes_is_no_wrong_name(tmp_path, capsys, monkeypatch):

@@ -289,7 +289,9 @@ def _say_speed(ran: "list[Ran]", elapsed_s: float) -> None:
     virtual_s = sum(one.outcome.elapsed_s for one in ran)
     steps, wall_s = sum(one.outcome.steps for one in ran), sum(one.wall_s for one in ran)
     speed = f", {steps / wall_s / 1e6:.1f} million steps a second on a core" if wall_s > 0 else ""
-    console.say(f"{len(ran)} runs, {virtual_s:g} s of virtual time in {elapsed_s:.2f} s{speed}")
+    from headway.traces.analysis.words import number
+
+    console.say(f"{number(len(ran), 'run')}, {virtual_s:g} s of virtual time in {elapsed_s:.2f} s{speed}")
 
 
 def _write_html(

@@ -1,8 +1,8 @@
 """Watches this process from its start if $HEADWAY_WATCH is set: headway_watch.pth imports it before the program runs.
 
 $HEADWAY_WATCH is the folder for recordings; an empty one, or 0, off, false or no, switches nothing on; 1, on, true or
-yes stands for the folder `stalls`. A process that this one starts inherits the variable, and is watched by the same watcher if that still runs. Headway's own processes are not watched.
-The program runs even if the watch fails.
+yes stands for the folder `stalls`. A process that this one starts inherits the variable, and is watched by the same
+watcher if that still runs. Headway's own processes are not watched. The program runs even if the watch fails.
 """
 
 import os

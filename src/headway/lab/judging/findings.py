@@ -170,7 +170,8 @@ def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list
     if unbeaten:
         where = spanned(run, (key for one in unbeaten for key in one.interpreters))
         evidence.append(f"{'elsewhere ' if evidence else ''}no interval lies below 1, on {where}")
-    return [Finding(experiment.name, "", f"fastest model {text}", "; ".join(evidence))]
+    models = "model" if not run.settings.models else "of the measured models"  # --model has left out others
+    return [Finding(experiment.name, "", f"fastest {models} {text}", "; ".join(evidence))]
 
 
 def _winners_named(one: Winner, baseline: str) -> str:

@@ -19,7 +19,7 @@ from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.judging.assessed import assess
 from headway.lab.judging.evidence import TOO_MANY, Evidence
 from headway.lab.judging.findings import Finding, figure
-from headway.lab.judging.open_claims import open_claims
+from headway.lab.judging.open_claims import OpenClaim, open_claims
 from headway.lab.judging.verdicts import Verdict, judge, speaking
 from headway.lab.judging.verdicts import by_claim as grouped
 from headway.lab.kept.results import CellResult, Run
@@ -225,7 +225,7 @@ def _open(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     found = open_claims(verdicts)
     if not found:
         return
-    said = [f"{one.id} ({_many(one.to_decide)})" for one in found[:_OPEN_NAMED]]
+    said = [f"{one.id} ({_many(one)})" for one in found[:_OPEN_NAMED]]
     more = f", {len(found) - _OPEN_NAMED} more" if len(found) > _OPEN_NAMED else ""
     yield Text(
         f"  open claims, with the approximate launches of each cell that would decide: {', '.join(said)}{more}",
@@ -233,9 +233,10 @@ def _open(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     )
 
 
-def _many(launches: int | None) -> str:
+def _many(one: OpenClaim) -> str:
+    launches = one.to_decide
     if launches is None:
-        return "not seen yet"
+        return "one launch tells no number" if one.launches == 1 else "not seen yet"
     return f"{launches} launches" if launches < TOO_MANY else "too many"
 
 
