@@ -67,9 +67,13 @@ static uint64_t starves_after_releases(const struct hw__ledger *ledger,
 }
 
 /* Returns for how long waiters have seen that the request is late. The caller is one that makes it
- * next, unless the policy says otherwise. */
+ * next, unless the policy says otherwise. Must be called at each look: the first one that finds the
+ * request late is noted, and the time counts from there. */
 static int64_t overdue_ns(struct hw__ledger *ledger, int64_t now_ns) {
     struct hw__request *request = &ledger->request;
+    if (request->made) {
+        return 0;
+    }
     if (request->by_ns == HW_NEVER) {
         return HW_NEVER;
     }
@@ -88,6 +92,7 @@ const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waite
     if (limit_ns <= 0) {
         return NULL;
     }
+    int64_t late_for_ns = overdue_ns(ledger, now_ns);
     int64_t waited_ns = now_ns - later(waiter->seen.ready_ns, ledger->went_on_ns);
     if (waited_ns > limit_ns) {
         const struct hw__waiter *holder = ledger->holder;
@@ -103,7 +108,7 @@ const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waite
         }
         /* A long patience that the program or its user has chosen (a switch interval, an option) is
          * no fault. A patience without end, or one that is put off again and again, is a fault. */
-        if (!ledger->request.made && held_ns > limit_ns && overdue_ns(ledger, now_ns) > limit_ns) {
+        if (held_ns > limit_ns && late_for_ns > limit_ns) {
             return "it lets no thread request the GIL";
         }
     }

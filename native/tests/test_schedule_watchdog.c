@@ -155,6 +155,37 @@ static void test_nobody_asks(void) {
     T_SAME("", finds());
 }
 
+/* Returns in which ms the watchdog finds a fault, if a waiter looks every `every_ms` and makes no
+ * request; 0: in none. The waiter begins to wait at 0 ms, the hold as well, and the request is due
+ * at `by_ms` by the first answer. */
+static int64_t found_in_ms(int64_t every_ms, int64_t by_ms) {
+    set_up(0, 0, 0);
+    holder.seen.acquired_ns = 1;
+    ledger.request.by_ns = by_ms * MS + 1;
+    for (int64_t now_ms = every_ms; now_ms < 4 * LIMIT_MS; now_ms += every_ms) {
+        ledger.view.now_ns = now_ms * MS + 1;
+        if (strcmp(finds(), "") != 0) {
+            T_SAME(NOBODY_ASKS, finds());
+            return now_ms;
+        }
+    }
+    return 0;
+}
+
+/* A request that is put off at each look is a fault after the limit, from the first look on that
+ * finds it late. */
+static void test_put_off(void) {
+    for (int64_t every_ms = 1; every_ms <= 50; every_ms++) {
+        for (int64_t by_ms = 0; by_ms <= LIMIT_MS; by_ms += LIMIT_MS / 20) {
+            int64_t first_late_ms = (by_ms / every_ms + 1) * every_ms;
+            int64_t found_ms = found_in_ms(every_ms, by_ms);
+            T_TRUE(found_ms > first_late_ms + LIMIT_MS);
+            T_TRUE(found_ms <= first_late_ms + LIMIT_MS + every_ms);
+        }
+    }
+    T_EQ(5 + 5 + LIMIT_MS + 5, found_in_ms(5, 5));
+}
+
 /* Waiters that find the GIL free, with nobody called, again and again are a fault; but none with
  * the watchdog off. */
 static void test_wakes_nobody(void) {
@@ -180,6 +211,7 @@ int main(void) {
     T_RUN(test_long_calls);
     T_RUN(test_stopped_process);
     T_RUN(test_nobody_asks);
+    T_RUN(test_put_off);
     T_RUN(test_wakes_nobody);
     return 0;
 }

@@ -130,7 +130,9 @@ struct hw_policy {
 
     /* Returns how long from now on `waiter` must wait before `holder` gets a request to release the
      * GIL; 0 or less: the request is due now. The engine calls this when the waiter begins to wait,
-     * waits again or wakes up by itself, and for the next waiter at an acquire.
+     * waits again or wakes up by itself, and for the next waiter at an acquire. So count from
+     * waiter->ready_ns or holder->acquired_ns, and subtract gil->now_ns: an answer that is the same
+     * at each call is never due, and the watchdog removes a policy that puts the request off.
      *
      * The waiter has HW_THREAD_WOKEN if `holder` itself has woken it, by a lock that it released,
      * an item that it put, or a future that it completed. Without the flag, the waiter came from
