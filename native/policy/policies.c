@@ -24,10 +24,19 @@ static const char *missing(const struct hw_policy *policy) {
                                       : NULL;
 }
 
+/* Tells whether the list of options is longer than a GIL has room for. */
+static bool has_too_many(const struct hw_policy_option *options) {
+    int count = 0;
+    while (count <= HW_POLICY_MAX_OPTIONS && options[count].name != NULL) {
+        count++;
+    }
+    return count > HW_POLICY_MAX_OPTIONS;
+}
+
 /* Returns an option whose preset is out of its own limits, or whose name is that of an earlier one;
  * NULL: there is none. */
 static const struct hw_policy_option *wrong(const struct hw_policy_option *options) {
-    for (int i = 0; i < HW_POLICY_MAX_OPTIONS && options[i].name != NULL; i++) {
+    for (int i = 0; options[i].name != NULL; i++) {
         if (options[i].preset < options[i].least || options[i].preset > options[i].most) {
             return &options[i];
         }
@@ -57,6 +66,11 @@ static const struct hw_policy *load(const char *path, char *problem, int room) {
     const char *field = missing(policy);
     if (field != NULL) {
         snprintf(problem, (size_t)room, "the headway_policy of %s lacks %s", path, field);
+        return NULL;
+    }
+    if (has_too_many(policy->options)) {
+        snprintf(problem, (size_t)room, "the headway_policy of %s has more than %d options", path,
+                 HW_POLICY_MAX_OPTIONS);
         return NULL;
     }
     const struct hw_policy_option *option = wrong(policy->options);

@@ -106,7 +106,7 @@ class _Policy(ctypes.Structure):
 def _options(first: "ctypes._Pointer[_Option]") -> tuple[PolicyOption, ...]:
     found: list[PolicyOption] = []
     while (one := first[len(found)]).name is not None:
-        found.append(PolicyOption(one.name.decode(), one.least, one.most, one.preset, one.about.decode()))
+        found.append(PolicyOption(one.name.decode(), one.least, one.most, one.preset, _text(one.about)))
     return tuple(found)
 
 

@@ -149,6 +149,23 @@ def test_an_option_that_contradicts_itself_is_told(tmp_path, option, name):
         find_policy(built(source, tmp_path / "mine.so"))
 
 
+@pytest.mark.parametrize(("count", "is_refused"), [(8, False), (9, True), (20, True)])
+def test_more_options_than_a_gil_has_room_for_are_refused(tmp_path, count, is_refused):
+    """By `run` as by `simulate`: an option that is dropped would have no effect. An option need not describe itself."""
+    options = ", ".join(f'{{"{name}_us", 1, 9, 5}}' for name in "bcdefghijklmnopqrstuvw"[: count - 1])
+    source = tmp_path / "mine.c"
+    source.write_text(f"#define OPTION {options}\n{WITH_OPTIONS}")
+    library = built(source, tmp_path / "mine.so")
+
+    for done in (
+        run("run", "--policy", library, "--python", sys.executable, "-c", "print('ran')"),
+        run("simulate", "convoy", "--policy", library, "--calibration", "preset", "--seeds", "1"),
+    ):
+        assert (done.returncode != 0) is is_refused
+        assert (f"error: the headway_policy of {library} has more than 8 options" in done.stderr) is is_refused
+        assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("begins", "told"),
     [("abort()", "ends by signal 6"), ("_exit(0)", "ends with code 0"), ('(void)!write(1, "hello", 5)', "")],

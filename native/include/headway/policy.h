@@ -52,6 +52,7 @@
 /* Must be increased by one when a struct in this file changes. */
 #define HW_POLICY_ABI 2
 
+/* A policy with more options is refused. */
 #define HW_POLICY_MAX_OPTIONS 8
 
 /* A time that never comes. */
