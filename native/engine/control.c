@@ -2,6 +2,7 @@
 #include "headway/schedule.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "gil/hooks.h"
 #include "gil/probe.h"
 #include "gil/recorder.h"
+#include "gil/scheduler.h"
 #include "headway/clock.h"
 
 /* The options of the engine itself, which every policy has. */
@@ -122,6 +124,40 @@ static int read_options(const struct hw_policy *policy, const char *text, struct
     }
     return 0;
 }
+
+/* Appends the options of a list that have their presets, or those that have not, to a text of that
+ * length. Returns the length then; HW__POLICY_OPTIONS_BYTES or more: there is no room for it. */
+static size_t append_options(char *text, size_t length, const struct hw_policy_option *options,
+                             const int64_t *values, bool is_preset) {
+    for (int i = 0; i < HW_POLICY_MAX_OPTIONS && options[i].name != NULL; i++) {
+        if ((values[i] == options[i].preset) == is_preset && length < HW__POLICY_OPTIONS_BYTES) {
+            const char *gap = length == 0 || text[length - 1] == ';' ? "" : " ";
+            length += (size_t)snprintf(text + length, HW__POLICY_OPTIONS_BYTES - length,
+                                       "%s%s=%" PRId64, gap, options[i].name, values[i]);
+        }
+    }
+    return length;
+}
+
+/* The options of the policy that began last: see hw__sched_options(). */
+static char described[HW__POLICY_OPTIONS_BYTES];
+
+static void describe_options(const struct hw_policy *policy, const struct values *values) {
+    char text[HW__POLICY_OPTIONS_BYTES] = "";
+    size_t length = append_options(text, 0, policy->options, values->policy, false);
+    length = append_options(text, length, engine_options, values->engine, false);
+    if (length + 1 < sizeof text) {
+        text[length++] = ';';
+        length = append_options(text, length, policy->options, values->policy, true);
+        length = append_options(text, length, engine_options, values->engine, true);
+    }
+    memset(described, 0, sizeof described);
+    if (length < sizeof text) {
+        memcpy(described, text, length);
+    }
+}
+
+const char *hw__sched_options(void) { return hw__sched_policy() == NULL ? "" : described; }
 
 const struct hw_policy_option *hw_policy_engine_options(void) { return engine_options; }
 
@@ -229,8 +265,9 @@ static int start(const struct hw_policy *policy, const char *options, char *prob
     struct hw__gil *gil = &hw__gils[0];
     hw__registry_lock();
     struct hw__settings settings = settle(values.engine);
+    describe_options(policy, &values);
     hw__sched_set_policy(policy, values.policy, &settings);
-    hw__on_policy(policy->name);
+    hw__on_policy();
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);
     hw__sched_adopt(gil); /* the policy begins at other GILs when they are next acquired */

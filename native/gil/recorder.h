@@ -61,7 +61,7 @@ void hw__on_switched(const struct hw__gil *gil);
 
 /* A policy now schedules the GIL. To be called with the registry's lock held, without the GIL's
  * mutex. A child that has no memory of its own yet looks for its policy when it makes one. */
-void hw__on_policy(const char *name);
+void hw__on_policy(void);
 
 /* The policy that scheduled the GIL has ended. To be called with the registry's lock held; a GIL's
  * mutex may be held, too. */

@@ -44,6 +44,15 @@ bool hw__sched_stays_idle(const struct hw__gil *gil);
  * a request to that thread. */
 void hw__sched_is_asked(struct hw__gil *gil);
 
+/* ---------------------------------------------------------------- what a recorder is told */
+/* The longest text of a policy's options, with its NUL. */
+#define HW__POLICY_OPTIONS_BYTES 512
+
+/* Returns the options of the policy that is on, as hw__header.policy_options has them (format.h);
+ * "": there is no policy, or its options are longer than HW__POLICY_OPTIONS_BYTES. The text changes
+ * when a policy starts, with the registry's lock held. */
+const char *hw__sched_options(void);
+
 /* ---------------------------------------------------------------- GILs come and go */
 /* Begins to schedule this GIL, if a policy is on. The caller must hold the GIL's mutex. Does
  * nothing where another thread starts or stops a policy or a session at this moment; the GIL's next

@@ -45,6 +45,7 @@
 #define HW__WORLD_BUCKETS 16
 #define HW__COMMAND_BYTES 1024
 #define HW__PATH_BYTES 512
+#define HW__OPTIONS_BYTES 512
 
 /* header.flags */
 #define HW__FREE_THREADED 1u /* a free-threaded build, with the GIL on or off */
@@ -119,8 +120,14 @@ struct hw__header {
     uint32_t removed_files;
     uint32_t unrecorded_processes;
     /* When `policy` ended, since it was stopped or its watchdog removed it; 0: it did not. Files of
-     * versions before this field have 0 here. */
+     * versions before this field have 0 here. If the same policy begins again with other options,
+     * that is another policy. */
     _Atomic int64_t policy_end_ns;
+    /* The options of `policy`, each as "name=value" with a space between two: first those that
+     * differ from their presets, then a semicolon, then the others; so it is not empty where the
+     * options are known. NUL-terminated. Files of versions before this field have "" here, and so
+     * have those of a policy whose options are longer than this. */
+    char policy_options[HW__OPTIONS_BYTES];
 };
 
 /* slot.state */

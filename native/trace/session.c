@@ -16,6 +16,7 @@
 #include "base/allowed.h"
 #include "base/rare.h"
 #include "base/room.h"
+#include "gil/scheduler.h"
 #include "headway/clock.h"
 #include "headway/schedule.h"
 #include "trace/sums.h"
@@ -274,12 +275,18 @@ void hw__session_note_cores(struct hw__header *header) {
     errno = saved;
 }
 
-void hw__session_note_policy(const char *name) {
+void hw__session_note_policy(void) {
     struct hw__header *header = hw__session.header;
+    const char *name = hw_schedule_active(), *options = hw__sched_options();
+    if (name[0] == '\0') {
+        return;
+    }
     if (header->policy[0] == '\0') {
         copy_text(header->policy, sizeof header->policy, name, strlen(name));
+        copy_text(header->policy_options, sizeof header->policy_options, options, strlen(options));
     }
-    if (strncmp(header->policy, name, sizeof header->policy - 1) == 0) {
+    if (strncmp(header->policy, name, sizeof header->policy - 1) == 0 &&
+        strncmp(header->policy_options, options, sizeof header->policy_options - 1) == 0) {
         atomic_store_explicit(&header->policy_end_ns, 0, memory_order_relaxed);
     }
 }
@@ -290,6 +297,8 @@ void hw__session_note_policy_end(void) {
         atomic_store_explicit(&header->policy_end_ns, hw_now_ns(), memory_order_relaxed);
     }
 }
+
+_Static_assert(HW__POLICY_OPTIONS_BYTES == HW__OPTIONS_BYTES, "a policy's options fit the header");
 
 int hw__session_open(const char *door, int64_t bytes, const struct hw__session_facts *facts) {
     if (strlen(door) >= sizeof hw__session.door) {
@@ -319,7 +328,6 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     copy_text(header->executable, sizeof header->executable, facts->executable,
               strlen(facts->executable));
     copy_text(header->program, sizeof header->program, facts->program, strlen(facts->program));
-    hw__session_note_policy(facts->policy);
     if (facts->layout != NULL) {
         hw__session.control->layout = *facts->layout;
     }
@@ -396,7 +404,7 @@ bool hw__session_adopt(void) {
             memcpy(header->command, parents->command, sizeof header->command);
             memcpy(header->executable, parents->executable, sizeof header->executable);
             memcpy(header->program, parents->program, sizeof header->program);
-            hw__session_note_policy(hw_schedule_active()); /* the parent's may have ended before */
+            hw__session_note_policy(); /* the parent's may have ended before */
             hw__session.control->layout = parents_control->layout;
             error = give(fd);
         }

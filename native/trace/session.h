@@ -50,7 +50,6 @@ struct hw__session_facts {
     uint32_t command_bytes;
     const char *executable;
     const char *program;
-    const char *policy;                   /* "": none */
     const struct hw_stack_layout *layout; /* NULL: no stacks */
 };
 
@@ -113,9 +112,10 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
 /* Writes into the header on how many cores the calling thread may run. errno is preserved. */
 void hw__session_note_cores(struct hw__header *header);
 
-/* Writes the name of a policy into the header, unless one is there already; if it is this one, it
- * is on again. With the registry's lock held. */
-void hw__session_note_policy(const char *name);
+/* Writes the policy that is on, if any, and its options into the header, unless one is there
+ * already; if it is this one, with the same options, it is on again. With the registry's lock held,
+ * or in a child's first event: no thread of the child has begun a policy before that. */
+void hw__session_note_policy(void);
 
 /* Writes into the header that the policy has ended, unless it had ended before. With the registry's
  * lock held. */

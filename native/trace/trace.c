@@ -30,7 +30,6 @@
 #include "gil/probe.h"
 #include "gil/recorder.h"
 #include "headway/clock.h"
-#include "headway/schedule.h"
 #include "trace/events.h"
 #include "trace/leave.h"
 #include "trace/names.h"
@@ -218,7 +217,6 @@ static int make_memory(const struct hw_trace_options *options) {
         .command_bytes = options->command_bytes,
         .executable = options->executable,
         .program = options->program,
-        .policy = hw_schedule_active(),
         .layout = options->has_layout ? &options->layout : NULL,
     };
     return hw__session_open(options->door, options->bytes, &facts);
@@ -236,6 +234,7 @@ static void begin(const struct hw_trace_options *options) {
     tell_hand_offs(options->python_version);
     atomic_store(&hw__session.inherited, 0);
     hw__session.active = true;
+    hw__session_note_policy();
     record_gils(true);
     hw__parks_begin();
     /* The caller may hold this GIL. It does not if it runs in an interpreter with a GIL of its own,
@@ -293,9 +292,9 @@ int hw_trace_start(const struct hw_trace_options *options) {
     return error;
 }
 
-void hw__on_policy(const char *name) {
+void hw__on_policy(void) {
     if (hw__session.active && atomic_load(&hw__session.inherited) == 0) {
-        hw__session_note_policy(name);
+        hw__session_note_policy();
     }
 }
 

@@ -166,6 +166,22 @@ def test_more_options_than_a_gil_has_room_for_are_refused(tmp_path, count, is_re
         assert "Traceback" not in done.stderr
 
 
+def test_a_trace_under_an_own_policy_is_replayed_with_its_library_only(lottery, tmp_path):
+    """Without the library, nothing can be predicted; with it, the replay has the options of the trace."""
+    program, trace = tmp_path / "app.py", tmp_path / "app.hwt"
+    program.write_text(COMPUTES)
+    done = run("run", "--policy", lottery, "--option", "turn_us=7000", "--trace", str(trace), str(program))
+    assert done.returncode == 0, done.stderr
+    for change in ([], ["--policy", "none"], ["--no-gil"]):
+        refused = run("whatif", str(trace), *change, "--calibration", "preset", "--seeds", "1")
+        assert "error: the trace was recorded under the policy lottery, which does not come with" in refused.stderr
+        assert refused.stdout == ""
+    found = run("whatif", str(trace), "--policy", lottery, "--calibration", "preset", "--seeds", "1", "--json")
+
+    assert found.returncode == 0, found.stderr
+    assert any("lottery had turn_us=7000 while" in one for one in json.loads(found.stdout)["rests_on"])
+
+
 @pytest.mark.parametrize(
     ("begins", "told"),
     [("abort()", "ends by signal 6"), ("_exit(0)", "ends with code 0"), ('(void)!write(1, "hello", 5)', "")],

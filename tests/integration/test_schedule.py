@@ -54,7 +54,8 @@ def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     """The trace keeps its invariants, also where the waits are a policy's, and names the policy; a forked child's does, too."""
     file = tmp_path / "x.hwt"
     with collecting(file) as door:
-        env = environment(door.environment(), base=scheduled_environment("fair", base=unobserved()))
+        scheduled = scheduled_environment("fair", {"compute_percent": 90}, base=unobserved())
+        env = environment(door.environment(), base=scheduled)
         for case in ("daemons", "fork", "signals", "many_threads"):
             subprocess.run(
                 [interpreter.executable, PROGRAM, case], env=env, capture_output=True, timeout=LIMIT_S, check=False
@@ -66,6 +67,7 @@ def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     for trace in traces:
         assert violations(trace) == []
         assert trace.process.policy == "fair"
+        assert trace.process.policy_options.changed == (("compute_percent", 90),)
 
 
 # Sleeps beside threads that compute: how much too late it wakes, without and with a policy, in turn.

@@ -21,7 +21,7 @@ from headway.host.machine import this_machine
 from headway.sim import calibration, ranking, whatif
 from headway.sim.machine import from_json, kept, load
 from headway.sim.replay import change
-from headway.sim.replay.change import NOTHING, Change, Shorten, specify
+from headway.sim.replay.change import NOTHING, Change, Shorten
 from headway.sim.replay.learn import learn
 from headway.sim.replay.measured import Measured
 from headway.sim.replay.window import overview_of, window
@@ -115,37 +115,6 @@ def test_a_prediction_says_whose_costs_it_uses(tmp_path, monkeypatch):
     assert told(load()) == told(kept()) == of_here
     assert told(load("preset")) == "the costs are the preset's, which were measured on another machine"
     assert told(load(str(path))) == "the costs are those of other.json"
-
-
-# ---------------------------------------------------------------------------- a policy
-def scheduled(policy):
-    """Return the model of that trace, recorded under a policy."""
-    trace = model_of().trace
-    return learn(replace(trace, process=replace(trace.process, policy=policy)), COSTS)
-
-
-def policies_tried(model):
-    return {one.policy for one in ranking._candidates(model)} - {None}
-
-
-def test_a_trace_that_a_policy_scheduled():
-    """The model begins with that policy, so that no policy and another one are candidates; its options are assumed."""
-    assert policies_tried(model_of()) == {"fair"}
-    assert policies_tried(scheduled("fair")) == {"none"}
-    assert policies_tried(scheduled("priority")) == {"none", "fair"}
-    model = scheduled("fair")
-    assert not model.outside
-    (assumed,) = (one for one in model.rests_on if "the policy fair had its usual options" in one.text)
-    assert assumed.of_gil
-    assert [gil.policy != 0 for gil in specify(model, NOTHING, COSTS, 1, 10**9, cores=2)[0].gils] == [True]
-    assert [gil.policy for gil in specify(model, Change(policy="none"), COSTS, 1, 10**9, cores=2)[0].gils] == [0]
-
-
-def test_a_trace_that_a_users_own_policy_scheduled():
-    """Its name does not tell where it is: all predictions are outside the model, and no policy is a candidate."""
-    model = scheduled("mine")
-    assert [one for one in model.outside if "under the policy mine, which does not come with Headway" in one]
-    assert policies_tried(model) == set()
 
 
 # ---------------------------------------------------------------------------- processes

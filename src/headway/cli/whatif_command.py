@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.calibration and not kept().measured_here:
         _check_change(trace, whole, change, cores)
     costs = load(arguments.calibration, console.say)
-    model = model_of(trace, costs, cores=cores, whole=whole)
+    model = model_of(trace, costs, cores=cores, whole=whole, library=_library(change))
     tell = console.progress("runs")
     if change == NOTHING:
         ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)
@@ -181,6 +181,11 @@ def _change(arguments: argparse.Namespace) -> "Change":
     )
 
 
+def _library(change: "Change") -> str:
+    """Return the path of the user's own policy that a change names; ""."""
+    return change.policy if change.policy is not None and "/" in change.policy else ""
+
+
 def _check_change(trace: "Trace", whole: "Overview | None", change: "Change", cores: int) -> None:
     """Check a change with the preset's costs, before this machine's are measured, which takes half a minute.
 
@@ -193,7 +198,14 @@ def _check_change(trace: "Trace", whole: "Overview | None", change: "Change", co
     from headway.sim.replay.waiting import without_lost_waits
 
     costs = load(PRESET)
-    specify(without_lost_waits(learn(trace, costs, whole=whole), change), change, costs, 1, 1, cores=cores)
+    specify(
+        without_lost_waits(learn(trace, costs, whole=whole, library=_library(change)), change),
+        change,
+        costs,
+        1,
+        1,
+        cores=cores,
+    )
 
 
 def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:

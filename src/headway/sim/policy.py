@@ -4,13 +4,14 @@ from dataclasses import dataclass
 from typing import final
 
 from headway.errors import ScenarioError, SchedulingError
-from headway.native import PolicyOption, find_policy, policies
+from headway.native import Policy, PolicyOption, find_policy, policies
 from headway.sim.scenario import STOCK, Process
 from headway.sim.table import nearest
+from headway.traces.policy_options import PolicyOptions
 
-__all__ = ["Chosen", "choose"]
+__all__ = ["SIMULATED", "Chosen", "choose", "find"]
 
-_SIMULATED = ("spin_us", "yield")
+SIMULATED = ("spin_us", "yield")
 """The engine's options that a simulation supports; the others concern the operating system."""
 
 
@@ -24,12 +25,29 @@ class Chosen:
         options: Values in the order of the policy's own list of options.
         spin_ns: How long a waiter may spin.
         yields: If true, CPU-bound threads leave their core to the thread that they wake.
+        told: The options as a trace has them; None: there is no policy.
     """
 
     address: int = 0
     options: tuple[int, ...] = ()
     spin_ns: int = 0
     yields: bool = False
+    told: PolicyOptions | None = None
+
+
+def find(policy: str) -> tuple[int, Policy]:
+    """Return the address of a policy's `struct hw_policy`, and its description.
+
+    Raises:
+        ScenarioError: The policy does not exist.
+        NativeError: The library is missing or does not fit.
+    """
+    try:
+        return find_policy(policy)
+    except SchedulingError as error:
+        built_in = [one.name for one in policies()[0]]
+        hint = error.hint if "/" in policy else nearest(policy, [STOCK, *built_in])
+        raise ScenarioError(error.message, hint=hint) from error
 
 
 def choose(process: Process) -> Chosen:
@@ -41,12 +59,7 @@ def choose(process: Process) -> Chosen:
     """
     if process.policy == STOCK:
         return Chosen()
-    try:
-        address, policy = find_policy(process.policy)
-    except SchedulingError as error:
-        built_in = [one.name for one in policies()[0]]
-        hint = error.hint if "/" in process.policy else nearest(process.policy, [STOCK, *built_in])
-        raise ScenarioError(error.message, hint=hint) from error
+    address, policy = find(process.policy)
     engine = policies()[1]
     known = {one.name: one for one in (*policy.options, *engine)}
     said = dict(process.options)
@@ -58,11 +71,15 @@ def choose(process: Process) -> Chosen:
         options=tuple(values[one.name] for one in policy.options),
         spin_ns=values["spin_us"] * 1_000,
         yields=bool(values["yield"]),
+        told=PolicyOptions(
+            changed=tuple((name, value) for name, value in values.items() if value != known[name].preset),
+            presets=tuple((name, value) for name, value in values.items() if value == known[name].preset),
+        ),
     )
 
 
 def _check(policy: str, known: dict[str, PolicyOption], name: str, value: int) -> None:
-    own = [one for one in known if one in _SIMULATED or one not in {engine.name for engine in policies()[1]}]
+    own = [one for one in known if one in SIMULATED or one not in {engine.name for engine in policies()[1]}]
     if name not in known:
         raise ScenarioError(f"the policy {policy} has no option {name!r}", hint=nearest(name, own))
     if name not in own:

@@ -58,9 +58,7 @@ class Ranked:
 
 def _candidates(model: Model) -> list[Change]:
     """Return the changes that a user could make without knowing the program."""
-    found = []
-    if model.policy == (model.trace.process.policy or STOCK):  # else the trace's own policy cannot be simulated
-        found = [Change(policy=one) for one in (STOCK, "fair") if one != model.policy]
+    found = [Change(policy=one) for one in (STOCK, "fair") if one != model.policy]
     if model.seen.interval_ns > 1_000_000:
         found.append(Change(interval_ns=500_000))
     processes = Change(processes=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headway.native_sim import Spec
 from headway.sim.compile import Compiled
+from headway.sim.policy import choose
 from headway.sim.scenario import STOCK, Scenario
 from headway.sim.steps import name_of
 from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Loss, Process, Thread, Trace
@@ -43,6 +44,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
     end_ns = end_of(made, until_ns, dropped)
     parents = np.zeros(len(compiled.steps) + 1, dtype=np.int64)
     frames, of_stack = _frames(scenario, compiled)
+    scheduled = next((one for one in scenario.processes if one.policy != STOCK), None)
     enabled = [gil.enabled for gil in spec.gils]
     return Trace(
         process=Process(
@@ -60,7 +62,8 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
             interval_us=max(1, next((gil.interval_ns for gil in spec.gils), 5_000_000) // 1_000),
             ended=True,
             core_count=_core_count(spec),
-            policy=next((one.policy for one in scenario.processes if one.policy != STOCK), ""),
+            policy="" if scheduled is None else scheduled.policy,
+            policy_options=None if scheduled is None else choose(scheduled).told,
         ),
         start_ns=START_NS,
         end_ns=end_ns,

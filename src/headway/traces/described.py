@@ -13,6 +13,7 @@ from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.frames import text
 from headway.traces.model import Executed, Kind, Process, Thread
+from headway.traces.policy_options import PolicyOptions
 from headway.traces.records import Name
 
 __all__ = ["SeenThread", "process_of", "threads_of", "until_nul"]
@@ -55,6 +56,7 @@ def process_of(header: np.void) -> Process:
         core_count=int(header["core_count"]),
         policy=until_nul(header["policy"]),
         policy_ended_ns=_policy_ended_ns(header),
+        policy_options=PolicyOptions.parse(until_nul(header["policy_options"])),
         ended=bool(header["end_ns"]),
         executed=Executed(min(int(header["executed"]), Executed.UNRECORDED)),
     )

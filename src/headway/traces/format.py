@@ -49,6 +49,7 @@ __all__ = [
     "META_TYPE_DTYPE",
     "NAME_BYTES",
     "NO_GIL",
+    "OPTIONS_BYTES",
     "PACKED_FLAGS",
     "PACKED_KIND",
     "PACKED_TIME",
@@ -93,6 +94,7 @@ BUCKETS = 36
 WORLD_BUCKETS = 16
 COMMAND_BYTES = 1024
 PATH_BYTES = 512
+OPTIONS_BYTES = 512
 
 # header.flags
 FREE_THREADED = 1
@@ -196,6 +198,7 @@ HEADER_DTYPE = np.dtype(
         ("removed_files", "<u4"),
         ("unrecorded_processes", "<u4"),
         ("policy_end_ns", "<i8"),
+        ("policy_options", f"V{OPTIONS_BYTES}"),
     ],
     align=True,
 )

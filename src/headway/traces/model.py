@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.frames import Collected, CoreTime, Evidence, Frame, Sample
+from headway.traces.policy_options import PolicyOptions
 
 __all__ = [
     "EVENT_DTYPE",
@@ -217,6 +218,8 @@ class Process:
     """The policy that scheduled the GIL when tracing began, or the first that came later; "": none."""
     policy_ended_ns: int | None = None
     """How long after the begin of tracing this policy was stopped, or removed by its watchdog; None: it was not."""
+    policy_options: PolicyOptions | None = None
+    """The options of this policy; None: they are not known, as in traces of earlier versions."""
     begin_realtime_ns: int = 0
     """The time on CLOCK_REALTIME when the process began; if that is not known, when tracing began; 0: as `start_realtime_ns`.
     """

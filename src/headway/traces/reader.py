@@ -422,6 +422,7 @@ class _Reading:
             interval_us=interval_us,
             policy="" if is_over else before.policy,
             policy_ended_ns=None if is_over else ended_ns,
+            policy_options=None if is_over else before.policy_options,
         )
         self._start_ns = cut_ns
         return _without(events, mending.cut_front(events, cut_ns))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces.export.output import written_whole
-from headway.traces.model import Kind, Trace
+from headway.traces.model import Kind, Process, Trace
 
 __all__ = [
     "CHUNKS_OFFSET",
@@ -301,6 +301,12 @@ def write(
     return path
 
 
+def _options(process: Process) -> bytes:
+    """Return a policy's options as a file has them; a text that does not fit tells nothing."""
+    found = b"" if process.policy_options is None else process.policy_options.in_file().encode()
+    return found if len(found) < hwt.OPTIONS_BYTES else b""
+
+
 def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.void]) -> NDArray[np.uint8]:
     process = trace.process
     changes = overwritten[(overwritten["kind"] == Kind.INTERVAL) & (overwritten["gil"] == 0)]
@@ -347,6 +353,7 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: NDArray[np.
         "executable": np.void(process.executable.encode().ljust(hwt.PATH_BYTES, b"\0")),
         "program": np.void(process.program.encode().ljust(hwt.PATH_BYTES, b"\0")),
         "policy_end_ns": 0 if process.policy_ended_ns is None else trace.start_ns + process.policy_ended_ns,
+        "policy_options": np.void(_options(process).ljust(hwt.OPTIONS_BYTES, b"\0")),
         "policy": np.void(process.policy.encode()[: hwt.NAME_BYTES - 1].ljust(hwt.NAME_BYTES, b"\0")),
     }
     for name, value in fields.items():

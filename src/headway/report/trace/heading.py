@@ -59,7 +59,8 @@ def _users(analysis: Analysis) -> Iterator[str]:
         until = (
             "" if ended_ns is None else f" until {duration(analysis.trace_start_ns - analysis.origin_ns + ended_ns)}"
         )
-        yield f"under the policy {printable(process.policy)}{until}"
+        options = printable(str(process.policy_options or ""))
+        yield f"under the policy {printable(process.policy)}{f' ({options})' if options else ''}{until}"
 
 
 def gil_use(analysis: Analysis, gil: GilSummary) -> str:

@@ -15,7 +15,7 @@ from headway.native_sim import OF_PORT, Client, Gil, OpKind, Role, Spec
 from headway.printable import printable
 from headway.sim.check import MOST_GILS
 from headway.sim.machine import Costs
-from headway.sim.policy import choose
+from headway.sim.policy import Chosen, choose
 from headway.sim.replay.cpu_bound import cpu_bound
 from headway.sim.replay.learn import Actor, Model
 from headway.sim.replay.others import crowd
@@ -233,7 +233,7 @@ def specify(
     _check_size(model, change)
     operations = _operations(model, change.shorten)
     apart = _checked_processes(model, change)
-    policy = choose(Process(name="main", policy=policy_of(model, change), options=change.options))
+    policy = policy_of(model, change)[1]
     interval_ns = change.interval_ns or model.seen.interval_ns
     stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=costs.known_slow_down)
     main = (
@@ -305,12 +305,20 @@ def specify(
     return spec, tuple(replayed)
 
 
-def policy_of(model: Model, change: Change) -> str:
-    """Return the policy that schedules the GIL after a change, or STOCK. Raises ScenarioError: an option, and none."""
+def policy_of(model: Model, change: Change) -> tuple[str, Chosen]:
+    """Return the name of the policy that schedules the GIL after a change, or STOCK, and the policy with its options.
+
+    The trace's own policy has the options of the trace where the change sets no other value.
+
+    Raises:
+        ScenarioError: The policy does not exist, or has not such an option; or there is an option, and no policy.
+    """
     policy = model.policy if change.policy is None else change.policy
     if change.options and policy == STOCK:
         raise ScenarioError("--option needs a policy, and none is given", hint="name one with --policy")
-    return policy
+    recorded = model.options if policy == model.policy else ()
+    options = tuple({**dict(recorded), **dict(change.options)}.items())
+    return policy, choose(Process(name="main", policy=policy, options=options))
 
 
 def _check_size(model: Model, change: Change) -> None:

@@ -76,6 +76,7 @@ def model_of(
     cores: int,
     calls: Mapping[int, Call] | None = None,
     whole: Overview | None = None,
+    library: str = "",
     step: Callable[[Model], None] = lambda _: None,
 ) -> Model:
     """Return the model of a trace, with other programs on the cores as in the trace, and with hand-offs as in the trace.
@@ -89,12 +90,13 @@ def model_of(
         cores: The number of cores that the program ran on.
         calls: As for `learn`.
         whole: As for `learn`.
+        library: As for `learn`.
         step: Called with the model as it is so far before each simulation; an error that it raises ends the function.
 
     Raises:
-        ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
+        ScenarioError: As for `learn`.
     """
-    learned = learn(trace, costs, calls, whole=whole)
+    learned = learn(trace, costs, calls, whole=whole, library=library)
     model = crowded(learned, costs, cores, step=lambda: step(learned))
     seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns, model.kinds)
     if cores < 2 or max(len(seen.waited), len(seen.woken)) < _FEW:

@@ -9,7 +9,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.native import policies
 from headway.native_sim import GOES_ON, OF_CLOCK, OF_DIST, OF_PORT, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
@@ -22,9 +21,9 @@ from headway.sim.replay.measured import Measured, measured
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, loops_in_c, polls_unseen, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.refused import no_gil, refused, too_many
+from headway.sim.replay.scheduled import scheduled
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import left_out, overview_of, window
-from headway.sim.scenario import STOCK
 from headway.sim.steps import call_in
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.words import duration
@@ -94,7 +93,8 @@ class Model:
     Attributes:
         trace: The trace, or the part of it that was read.
         whole: The overview of the whole trace.
-        policy: The policy that scheduled the GIL, by name; STOCK: none, or one that cannot be simulated.
+        policy: The policy that scheduled the GIL, by name, or the path of its library; STOCK: none.
+        options: The options of that policy, those that differ from their presets, (name, value).
         seen: The window that is replayed.
         actors: The threads that are replayed.
         ports: The ports to which simulated clients send their requests.
@@ -114,6 +114,7 @@ class Model:
     trace: Trace
     whole: Overview
     policy: str
+    options: tuple[tuple[str, int], ...]
     seen: Seen
     actors: tuple[Actor, ...]
     ports: tuple[Port, ...]
@@ -154,7 +155,12 @@ class _Building:
 
 
 def learn(
-    trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None, *, whole: Overview | None = None
+    trace: Trace,
+    costs: Costs,
+    calls: Mapping[int, Call] | None = None,
+    *,
+    whole: Overview | None = None,
+    library: str = "",
 ) -> Model:
     """Return the model of a trace.
 
@@ -164,12 +170,15 @@ def learn(
             for.
         calls: For each stack, the kind of call that releases the GIL there; None: the frames tell it.
         whole: The overview of the whole trace; None: `trace` is the whole.
+        library: See `scheduled`.
 
     Raises:
-        ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads.
+        ScenarioError: The trace shows no GIL, nothing that could be replayed, or too many threads; or a policy that is
+            not known scheduled it.
     """
     if not trace.gils or not len(trace.events):
         raise no_gil(trace)
+    policy = scheduled(trace.process, library)
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
     found = recorded(trace)
     whole = whole or overview_of(trace, found)
@@ -202,7 +211,8 @@ def learn(
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
         raise refused(trace, whole, 0)
-    policy = _policy(trace, building)
+    building.rests_on.update(dict.fromkeys(Assumption(text, of_gil=True) for text in policy.rests_on))
+    building.outside.update(dict.fromkeys(policy.outside))
     _look_for_limits(trace, seen, building)
     building.outside.update(dict.fromkeys(left_out(trace, seen, whole, gil)))
     if len(trace.gils) > 1:
@@ -220,7 +230,8 @@ def learn(
     return Model(
         trace=trace,
         whole=whole,
-        policy=policy,
+        policy=policy.policy,
+        options=policy.options,
         seen=seen,
         actors=actors,
         ports=ports,
@@ -266,22 +277,6 @@ def _timeouts(trace: Trace, kinds: Mapping[int, Call], changed: frozenset[str]) 
     """Return, by stack, the time-out of each wait for another thread that has one; 0: it is not known."""
     found = {stack: timeout_ns_at(trace.stack(stack), changed) for stack, kind in kinds.items() if kind is Call.LOCK}
     return {stack: value for stack, value in found.items() if value is not None}
-
-
-def _policy(trace: Trace, building: _Building) -> str:
-    """Return the policy that is simulated, and note what the trace does not tell of it."""
-    policy = trace.process.policy
-    if not policy:
-        return STOCK
-    if policy not in {one.name for one in policies()[0]}:
-        building.outside[
-            f"the trace was recorded under the policy {printable(policy)}, which does not come with Headway, and the model begins"
-            " with CPython's own GIL: record the program without a policy"
-        ] = None
-        return STOCK
-    text = f"the policy {policy} had its usual options while the trace was recorded, since a trace does not name them"
-    building.rests_on[Assumption(text, of_gil=True)] = None
-    return policy
 
 
 def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:

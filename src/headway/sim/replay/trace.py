@@ -66,7 +66,7 @@ def predicted_trace(
     made = _where_interrupted(model, replayed, events_of(events, [gil.interval_ns for gil in spec.gils]))
     end_ns = end_of(made, until_ns, dropped)
     real = model.trace
-    policy = policy_of(model, change)
+    policy, chosen = policy_of(model, change)
     return Trace(
         process=dataclasses.replace(
             real.process,
@@ -81,6 +81,7 @@ def predicted_trace(
             core_count=change.cores or cores,
             policy="" if policy == STOCK else policy,
             policy_ended_ns=None,
+            policy_options=chosen.told,
             growing=False,
             has_subinterpreters=False,
             executed=Executed.NOTHING,

@@ -20,6 +20,8 @@ The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wa
 - Locations are {"file", "line", "function"}, or null if they are unknown. Stacks begin with the innermost frame.
 - `process.family` is hexadecimal. The times of windows, timelines, the longest holds, threads' lives and the end of the
   policy count from the begin of tracing, `process.start_realtime_ns`.
+- `process.policy_options` is null if there was no policy, or its options are not known. `changed` has those that differed from
+  their presets, `presets` the others.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,6 +35,7 @@ from headway.traces.analysis.missing import Missing
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.model import Frame
+from headway.traces.policy_options import PolicyOptions
 
 __all__ = ["VERSION", "as_json"]
 
@@ -54,6 +57,7 @@ def as_json(analysis: Analysis, threads: Collection[int] | None = None) -> _Json
             **asdict(analysis.process),
             "family": f"{analysis.process.family:016x}",
             "command": list(analysis.process.command),
+            "policy_options": _policy_options(analysis.process.policy_options),
         },
         "window": {
             "start_ns": analysis.start_ns - start_ns,
@@ -105,6 +109,10 @@ def as_json(analysis: Analysis, threads: Collection[int] | None = None) -> _Json
         "missing": _missing(analysis.missing),
         "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
     }
+
+
+def _policy_options(found: PolicyOptions | None) -> _Json | None:
+    return None if found is None else {"changed": dict(found.changed), "presets": dict(found.presets)}
 
 
 def _is_of(threads: Collection[int] | None, *indices: int) -> bool:
