@@ -311,3 +311,13 @@ def test_a_parameter_that_is_given_twice_is_refused(words, one, other, capsys):
     """One of the two values would be dropped without a word, so the error names both options."""
     assert simulate("convoy", *words) == 2
     assert f"error: {one} contradicts {other}\n" in capsys.readouterr().err
+
+
+def test_a_time_may_have_a_unit(app, capsys):
+    """`--set` and `--sweep` take the forms of `--duration`."""
+    assert simulate(app, "--set", "duration=500ms", "--set", "switch-interval=2ms", "--seeds", "1", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert simulate(app, "--set", "duration=0.5", "--set", "switch_interval_s=0.002", "--seeds", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert simulate(app, "--sweep", "switch-interval=1ms,500us", "--seeds", "1") == 0
+    assert "0.0005" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["add_json", "add_run", "add_store", "count", "seconds", "store_given", "whole"]
+__all__ = ["add_json", "add_run", "add_store", "count", "seconds", "store_given", "time_s", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
 
 
-def _time_s(text: str) -> float:
+def time_s(text: str) -> float:
     """Return a time in seconds, from a number of seconds, or from a form such as `250ms`, `90s`, `10m` or `1h`; else NaN."""
     number = text.strip()
     unit = next((one for one in _UNITS_S if number.endswith(one)), "")
@@ -70,7 +70,7 @@ def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> C
         expected += f" and below {below:,.0f}"
 
     def parse(text: str) -> float:
-        value = _time_s(text)
+        value = time_s(text)
         if not least <= value < below or (above and value == least):  # also refuses NaN
             raise argparse.ArgumentTypeError(
                 f"{text!r} is not a number of seconds {expected}, nor such a time in a form such as 90s or 10m"

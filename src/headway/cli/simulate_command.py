@@ -15,6 +15,7 @@ Examples:
 """
 
 import argparse
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -40,6 +41,8 @@ _SEEDS = 5
 _MOST_SEEDS = 10_000
 _MOST_SEED = 2**63
 _OPTION = "option."
+_TIMES = ("duration_s", "switch_interval_s")
+"""The parameters that may have a unit."""
 _LONGER_S = 1e6
 """A simulation is shorter than this, in virtual seconds (sim/parameters.py)."""
 _MOST_EVENTS = 20_000_000
@@ -59,7 +62,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="change the scenario, such as threads=4 (of the CPU-bound role), server.threads=2, connections=16, cores=4, "
-        "placement=free, switch-interval=0.0005, gil=off, processes=on; may be repeated",
+        "placement=free, switch-interval=500us, gil=off, processes=on; may be repeated",
     )
     parser.add_argument(
         "--sweep",
@@ -214,17 +217,21 @@ def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":
     for text in arguments.set:
         name, value = split_setting(text)
         if not name.startswith(_OPTION):
-            scenario = change(scenario, name, _path(name, value))
+            scenario = change(scenario, name, _value(name, value))
     if arguments.policy is not None:
-        scenario = change(scenario, "policy", _path("policy", arguments.policy))
+        scenario = change(scenario, "policy", _value("policy", arguments.policy))
     if arguments.duration is not None:
         scenario = change(scenario, "duration_s", str(arguments.duration))
     return scenario
 
 
-def _path(name: str, value: str) -> str:
-    """Return a value; if it is the path of a policy's library, make it absolute."""
-    return str(Path(value).absolute()) if name == "policy" and "/" in value else value
+def _value(name: str, value: str) -> str:
+    """Return a value; make the path of a policy's library absolute, and a time with a unit, such as 5ms, plain seconds."""
+    if name == "policy" and "/" in value:
+        return str(Path(value).absolute())
+    if name in _TIMES and value[-1:].isalpha() and not math.isnan(time_s := options.time_s(value)):
+        return f"{time_s:.9g}"
+    return value
 
 
 def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[Axis], list[Point]]":
@@ -234,7 +241,7 @@ def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[
     from headway.sim.sweep import parse_axis, points
 
     axes = [parse_axis(text) for text in arguments.sweep]
-    axes = [replace(axis, values=tuple(_path(axis.name, one) for one in axis.values)) for axis in axes]
+    axes = [replace(axis, values=tuple(_value(axis.name, one) for one in axis.values)) for axis in axes]
     found = points(scenario, axes)
     settings = [split_setting(f"{_OPTION}{text}") for text in arguments.option]
     settings += [one for one in map(split_setting, arguments.set) if one[0].startswith(_OPTION)]

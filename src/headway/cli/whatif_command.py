@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Predict the effect of the change, or rank changes if none is given."""
     change = _change(arguments)
     if arguments.seeds < 1 or arguments.seeds > 1000:
-        raise UsageError(f"--seeds is {arguments.seeds}, expected 1 to 1000")
+        raise UsageError(f"--seeds is {arguments.seeds}, expected 1 to 1000", hint="leave it out for the default")
     _check_outputs(arguments, change)
     from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import kept, load
@@ -156,9 +156,13 @@ def _change(arguments: argparse.Namespace) -> "Change":
 
     interval_s = arguments.switch_interval
     if interval_s is not None and not 1e-6 <= interval_s <= 100:
-        raise UsageError(f"--switch-interval is {interval_s:g}, expected 0.000001 to 100 seconds")
+        raise UsageError(
+            f"--switch-interval is {interval_s:g}, expected 0.000001 to 100 seconds", hint="such as 0.0005 or 500us"
+        )
     if arguments.cores is not None and not 1 <= arguments.cores <= 64:
-        raise UsageError(f"--cores is {arguments.cores}, expected 1 to 64")
+        raise UsageError(
+            f"--cores is {arguments.cores}, expected 1 to 64", hint="leave it out for the cores of the trace"
+        )
     policy = arguments.policy
     for given, what in (
         (policy not in (None, STOCK), f"--policy is {policy}"),

@@ -32,7 +32,8 @@ def titles() -> dict[str, str]:
 def text(name: str) -> str:
     """Return the text of a built-in scenario's file. Raises ScenarioError."""
     if name not in names():
-        raise ScenarioError(f"there is no built-in scenario {name!r}", hint=nearest(name, names()))
+        path = "; the path of a scenario's file ends in .toml, or has a slash"
+        raise ScenarioError(f"there is no built-in scenario {name!r}", hint=nearest(name, names()) + path)
     return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
 
 

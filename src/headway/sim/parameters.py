@@ -119,7 +119,10 @@ def _whole(name: str, value: str, least: int, most: int) -> int:
     except ValueError:
         number = least - 1
     if not least <= number <= most:
-        raise ScenarioError(f"{name} is {value!r}, expected a whole number from {least} to {most}")
+        raise ScenarioError(
+            f"{name} is {value!r}, expected a whole number from {least} to {most}",
+            hint=f"such as {name}={max(least, 4)}",
+        )
     return number
 
 
@@ -129,13 +132,16 @@ def _real(name: str, value: str, most: float) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number <= most:
-        raise ScenarioError(f"{name} is {value!r}, expected a number above 0, and {most:g} at most")
+        such = {"switch_interval_s": "switch-interval=5ms", "duration_s": "duration=2s"}.get(name, f"{name}=100")
+        raise ScenarioError(
+            f"{name} is {value!r}, expected a number above 0, and {most:g} at most", hint=f"such as {such}"
+        )
     return number
 
 
 def _flag(name: str, value: str) -> bool:
     if value.lower() not in _FLAGS:
-        raise ScenarioError(f"{name} is {value!r}, expected on or off")
+        raise ScenarioError(f"{name} is {value!r}, expected on or off", hint=f"write {name}=on or {name}=off")
     return _FLAGS[value.lower()]
 
 
@@ -206,7 +212,7 @@ def _placement(scenario: Scenario, name: str, value: str) -> Scenario:
     for placement in PLACEMENTS:
         if placement == value:
             return replace(scenario, placement=placement)
-    raise ScenarioError(f"{name} is {value!r}, expected {' or '.join(PLACEMENTS)}")
+    raise ScenarioError(f"{name} is {value!r}, expected {' or '.join(PLACEMENTS)}", hint=nearest(value, PLACEMENTS))
 
 
 _OF_A_ROLE: dict[str, Callable[[Role, str, str], Role]] = {"threads": _threads, "processes": _processes}
