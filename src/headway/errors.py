@@ -82,7 +82,7 @@ class NativeError(HeadwayError):
 
 
 class TraceError(HeadwayError):
-    """A trace file does not exist, is not a trace, or is too damaged to be read."""
+    """A trace, or a log of stalls, does not exist, is another file, or is too damaged to be read."""
 
     exit_code = 6
 

@@ -117,8 +117,8 @@ def test_bad_input_is_told(app, words, said):
     ("words", "code", "said"),
     [
         (["app:count", "--python", "no-such-python"], 3, "no-such-python"),
-        (["app:count", "--interpreter", "9.9"], 2, "no interpreter is called `9.9`"),
-        (["app:count", "--interpreter", "9.9", "--observe", "touch observed"], 2, "no interpreter is called `9.9`"),
+        (["app:count", "--interpreter", "9.9"], 3, "no interpreter is called `9.9`"),
+        (["app:count", "--interpreter", "9.9", "--observe", "touch observed"], 3, "no interpreter is called `9.9`"),
         (["nowhere_to_be_found:f"], 2, "No module named 'nowhere_to_be_found'"),
         (["app:count", "--inputs", "nowhere_to_be_found:f"], 2, "its inputs cannot be created: ModuleNotFoundError"),
     ],

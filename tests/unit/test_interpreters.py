@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import make_interpreter
 
-from headway.errors import InterpreterError, UsageError
+from headway.errors import InterpreterError
 from headway.host import interpreters
 from headway.host.interpreters import Interpreter, discover, executable_of, probe, select
 
@@ -41,7 +41,7 @@ def test_names_choose(wanted, ids):
 
 def test_an_unknown_name_lists_what_is_there():
     """The error names what was wanted and what was found."""
-    with pytest.raises(UsageError, match=r"`3\.7`; found: 3\.8, 3\.11, 3\.13t"):
+    with pytest.raises(InterpreterError, match=r"`3\.7`; found: 3\.8, 3\.11, 3\.13t"):
         select(FOUND, ["3.7"])
 
 
@@ -188,8 +188,9 @@ def test_a_name_that_the_list_shows_is_an_interpreter(bare_machine):
 
     assert os.path.samefile(executable_of(name), sys.executable)
     assert probe(name).executable == executable_of(name)
-    with pytest.raises(UsageError, match=f"`3.99`; found: {name}"):
+    with pytest.raises(InterpreterError, match=f"`3.99`; found: {name}") as caught:
         executable_of("3.99")
+    assert "`all`" not in caught.value.hint  # that is not one interpreter
 
 
 @pytest.mark.parametrize("path", ["3.13.1/bin/python", "3.13t/bin/python"])

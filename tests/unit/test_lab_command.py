@@ -17,6 +17,7 @@ from headway.lab.kept.launched import Launch
 def stopped(tmp_path, monkeypatch):
     """Return the store of a run that was stopped after a failed launch; `headway lab` gives that run."""
     path = tmp_path / "my results" / "lab.sqlite"
+    path.parent.mkdir()
     cell = make_cell("sleep", "serial", "3.13.0")
     with lab.Store(path, create=True) as store:
         run = store.new_run(make_settings(launches=2, experiments=("sleep",)), [cell])

@@ -102,7 +102,7 @@ def test_a_wrong_name_is_an_error(tmp_path, capsys, name, message):
     """There is nothing to read at all."""
     (tmp_path / "empty").mkdir()
 
-    assert main(["stalls", str(tmp_path / name)]) == 2
+    assert main(["stalls", str(tmp_path / name)]) == 6
     assert message in capsys.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_others_are_told_beside_a_file_that_cannot_be_read(tmp_path, capsys):
     assert len(found["stalls"]) == 1
     assert found["cannot_tell"] == [str(empty), str(missing), str(broken)]
     assert len([line for line in output.err.splitlines() if line.startswith("left out: ")]) == 3
-    assert main(["stalls", paths[0], paths[3]]) == 2
+    assert main(["stalls", paths[0], paths[3]]) == 6
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.startswith(
@@ -167,5 +167,5 @@ def test_a_log_that_was_cut_off_in_its_first_entry_does_not_hide_others(tmp_path
     assert (output.out, output.err) == ("no file shows whether there were stalls\n", left_out)
 
     other = cut.rename(tmp_path / "a.txt")
-    assert main(["stalls", str(other)]) == 2
+    assert main(["stalls", str(other)]) == 6
     assert "is neither a log of stalls nor a trace" in capsys.readouterr().err

@@ -476,7 +476,7 @@ def test_a_file_that_is_no_trace_is_not_taken_for_a_run(tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
 
     for name in ("app.hwt.gz", "./app.hwt.gz"):
-        assert main(["report", name, "--store", str(tmp_path / "results.sqlite")]) == 2
+        assert main(["report", name, "--store", str(tmp_path / "results.sqlite")]) == 6
         err = capsys.readouterr().err
         assert f"{name} is not a trace: {why}" in err
         assert f"hint: {hint}" in err

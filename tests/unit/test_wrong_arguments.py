@@ -40,5 +40,5 @@ def test_a_pipe_that_nobody_writes_to_is_no_trace(tmp_path, capsys):
     """The command does not wait for a writer that never comes."""
     os.mkfifo(tmp_path / "pipe")
 
-    assert main(["report", str(tmp_path / "pipe")]) == 2
+    assert main(["report", str(tmp_path / "pipe")]) == 6
     assert "is not a trace: it is no regular file" in capsys.readouterr().err

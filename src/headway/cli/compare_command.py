@@ -6,6 +6,8 @@ from headway import lab
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, write_run_page
 from headway.cli.options import add_json, add_run, add_store
+from headway.cli.trace_report import is_trace
+from headway.errors import UsageError
 
 __all__ = ["prepare", "run"]
 
@@ -23,6 +25,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare two runs, and print or write the differences."""
     check_html(arguments)
+    for name in (arguments.before, arguments.after):
+        if is_trace(name):
+            raise UsageError(
+                f"`{name}` is a trace, and `headway compare` compares runs of the lab",
+                hint="`headway report A.hwt --beside B.hwt --html FILE` puts two traces on one page",
+            )
     before = lab.load_run(arguments.before, store=arguments.store)
     after = lab.load_run(arguments.after, store=arguments.store)
     differences = lab.compare(before, after)

@@ -9,6 +9,7 @@ there.
 
 import argparse
 import os
+import re
 
 from headway import lab
 from headway.cli import console
@@ -16,6 +17,8 @@ from headway.cli.options import add_json
 from headway.errors import UsageError
 
 __all__ = ["prepare", "run"]
+
+_OLDEST = (3, 8)
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +69,11 @@ def _add(arguments: argparse.Namespace) -> int:
     from headway.lab.beside.environments import find_uv
 
     names = [name.removeprefix("python").removeprefix("cpython-") for name in arguments.add]
+    for name in names:
+        if (version := re.match(r"(\d{1,3})\.(\d{1,3})(?!\d)", name)) and (int(version[1]), int(version[2])) < _OLDEST:
+            raise UsageError(
+                f"{name} is older than CPython 3.8, the first that Headway measures", hint="name a later one"
+            )
     there = {one.name for one in lab.discover()[0]}
     tested = {
         name for name in names if arguments.with_tests and arguments.source != "uv" and provision.may_have_tests(name)

@@ -16,7 +16,7 @@ from headway import lab
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, page_folder, write_run_page
 from headway.cli.lab_progress import SIGNALLED, ProgressLine, interruptible
-from headway.cli.options import add_json, add_store, seconds, store_given
+from headway.cli.options import add_json, add_store, seconds, store_given, whole
 from headway.errors import HeadwayError, UsageError
 from headway.host.paths import default_store
 from headway.lab.design import PLACEMENTS, SIZES, Errors, Experiment, Order
@@ -72,7 +72,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="kill a launch that takes longer; if several cells share a launch, the limit is for each cell",
     )
     parser.add_argument(
-        "--memory-limit", type=int, metavar="MIB", help="limit of the address space of each process of a launch"
+        "--memory-limit",
+        type=whole(1, 1 << 40),
+        metavar="MIB",
+        help="limit of the address space of each process of a launch",
     )
     parser.add_argument(
         "--redis-url",

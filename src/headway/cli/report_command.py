@@ -7,6 +7,7 @@ which, and at which lines.
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
 from headway import lab
@@ -14,7 +15,7 @@ from headway.cli import console
 from headway.cli.html_output import add_html, check_html, write_run_page
 from headway.cli.options import add_json, add_run, add_store
 from headway.cli.trace_report import add_trace_options, is_trace, report_trace, trace_only
-from headway.errors import StoreError, UsageError
+from headway.errors import StoreError, TraceError
 
 __all__ = ["prepare", "run"]
 
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         results = lab.load_run(arguments.run, store=arguments.store)
     except StoreError:
-        if os.path.isfile(arguments.run):
+        if os.path.isfile(arguments.run) or os.path.isdir(arguments.run):
             raise _no_trace(arguments.run) from None
         raise
     if arguments.pyperf is not None:
@@ -70,14 +71,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _no_trace(path: str) -> UsageError:
+def _no_trace(path: str) -> TraceError:
     """Return the error about a path that is no trace."""
+    if os.path.isdir(path):
+        return TraceError(
+            f"{path} is a folder, and no trace",
+            hint=f"name a file FILE.hwt in it; `headway stalls {shlex.quote(path)}` sums up a folder of `headway watch`",
+        )
     packed = _packed_by(path)
     if packed:
-        return UsageError(
+        return TraceError(
             f"{path} is not a trace: it is packed by {packed}", hint="unpack it, and name the unpacked file"
         )
-    return UsageError(
+    return TraceError(
         f"{path} is not a trace: {_why_none(path)}",
         hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs` lists them)",
     )
@@ -98,6 +104,4 @@ def _packed_by(path: str) -> str:
 def _why_none(path: str) -> str:
     if os.path.isfile(path):
         return "it does not begin like one"
-    if os.path.isdir(path):
-        return "it is a folder"
     return "it is no regular file" if os.path.exists(path) else "there is no such file"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli import console
 from headway.cli.options import add_json
 from headway.cli.watch_command import add_lengths
-from headway.errors import HeadwayError, TraceError, UsageError
+from headway.errors import HeadwayError, TraceError
 from headway.live.files import wait_until_finished
 from headway.live.marks import killed_watchers
 from headway.live.stall_log import gap_in
@@ -48,19 +48,19 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
-def _why_wrong(path: Path) -> UsageError | None:
+def _why_wrong(path: Path) -> TraceError | None:
     """Return the error if there is nothing to read at a path."""
     if path.is_dir():
         if any(path.glob("*.stalls.jsonl")) or any(path.glob("*.hwt")):
             return None
-        return UsageError(
+        return TraceError(
             f"the folder {path} has no log of stalls",
             hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log, nor has a program whose"
             " Python does not load Headway, as where PYTHONPATH was replaced or leads to another `sitecustomize` first",
         )
     if path.is_file():
         return None
-    return UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
+    return TraceError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
 
 
 @contextlib.contextmanager
@@ -71,11 +71,11 @@ def _kept(bad: dict[Path, HeadwayError], path: Path) -> Iterator[None]:
     except HeadwayError as error:
         bad[path] = error
     except OSError as error:
-        bad[path] = UsageError(f"{error.filename or path} cannot be read: {error.strerror}", hint="name another file")
+        bad[path] = TraceError(f"{error.filename or path} cannot be read: {error.strerror}", hint="name another file")
 
 
 def _check(path: Path) -> None:
-    """Check, before anything is read, that there is something to read. Raises UsageError."""
+    """Check, before anything is read, that there is something to read. Raises TraceError."""
     if _why_wrong(path) is not None:
         _wait(path)  # a watcher may still write the first log
         if (error := _why_wrong(path)) is not None:
@@ -180,7 +180,7 @@ def _of_log(path: Path, arguments: argparse.Namespace) -> tuple[list[dict[str, A
         found, bad = told_rows(file)
     is_whole = bool(found) or not bad
     if not is_whole and not path.name.endswith(_LOG):
-        raise UsageError(
+        raise TraceError(
             f"{path} is neither a log of stalls nor a trace", hint="name NAME.stalls.jsonl, its folder, or FILE.hwt"
         )
     least_s = {"request": (arguments.requests_over or 0) / 1e9}
@@ -212,8 +212,8 @@ def _of_path(path: Path, arguments: argparse.Namespace, blind: dict[Path, str]) 
         blind: Gets the files that do not show it, each with the reason.
 
     Raises:
-        UsageError: The file is of another kind, or cannot be opened.
-        TraceError: The trace cannot be read.
+        TraceError: The file is of another kind, or cannot be read.
+        OSError: The file cannot be opened.
     """
     rows: list[dict[str, Any]] = []
     told = 0

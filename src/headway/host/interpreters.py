@@ -349,6 +349,9 @@ def _is_hidden(path: Path) -> bool:
     return path.is_file() and not os.access(path, os.X_OK)
 
 
+_ONE = "name one as `headway interpreters` lists it (3.13t), a command on your PATH, or the path of the python executable itself"
+
+
 def executable_of(python: str) -> str:
     """Return the executable of an interpreter.
 
@@ -356,14 +359,16 @@ def executable_of(python: str) -> str:
         python: A path, a command on PATH, or a name or version as `headway interpreters` shows it ("3.13t").
 
     Raises:
-        InterpreterError: There is no such executable.
-        UsageError: No interpreter has this name.
+        InterpreterError: There is no such executable, or no interpreter has this name.
     """
     command = shutil.which(python if os.sep not in python else str(_expanded(python)))
     if command:
         return command
     if os.sep not in python and _VERSION.match(python):
-        return select(discover()[0], [python])[0].executable
+        try:
+            return select(discover()[0], [python])[0].executable
+        except InterpreterError as error:
+            raise InterpreterError(error.message, hint=_ONE) from None  # `all` is not one
     if os.sep in python and _is_hidden(_expanded(python)):
         raise InterpreterError(
             f"the interpreter {python!r} cannot be run: permission denied",
@@ -371,7 +376,7 @@ def executable_of(python: str) -> str:
         )
     raise InterpreterError(
         f"there is no interpreter {python!r}",
-        hint="name one as `headway interpreters` lists it (3.13t), a command on your PATH, or the path of the python executable itself",
+        hint=_ONE,
     )
 
 
@@ -379,8 +384,7 @@ def probe(python: str) -> Interpreter:
     """Return the interpreter of a path, a command or a name.
 
     Raises:
-        InterpreterError: It cannot be measured.
-        UsageError: No interpreter has this name.
+        InterpreterError: It cannot be measured, or no interpreter has this name.
     """
     path = Path(executable_of(python)).absolute()
     cache = _ProbeCache()
@@ -405,8 +409,7 @@ def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Int
             patch of every minor version and build.
 
     Raises:
-        UsageError: A name that fits none of `found`.
-        InterpreterError: A path that is no CPython 3.8 or later.
+        InterpreterError: A name that fits none of `found`, or a path that is no CPython 3.8 or later.
     """
     if not wanted:
         return [interpreter for interpreter in _newest_of_each(found) if not interpreter.debug]
@@ -423,7 +426,7 @@ def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Int
             ]
         if not fitting:
             have = ", ".join(dict.fromkeys(one.name for one in found)) or "none"
-            raise UsageError(
+            raise InterpreterError(
                 f"no interpreter is called `{name}`; found: {have}",
                 hint="name a version (3.13, 3.13t, 3.11.7), a path with a slash, or `all`; `headway interpreters` lists them",
             )
