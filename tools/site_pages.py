@@ -8,6 +8,7 @@ from pathlib import Path
 import headway
 from headway import errors, lab
 from headway.cli import parser
+from headway.cli.main import EXIT_CODES
 from headway.live import services
 from headway.live.exposition import Totals, exposition
 from headway.live.roles import RoleTotals
@@ -52,6 +53,14 @@ def command_line() -> Iterator[str]:
     yield ""
     yield "This page is made from the program's own `--help`."
     yield "stdout is data and stderr is talk; `NO_COLOR` is honoured."
+    yield ""
+    yield "## Exit codes"
+    yield ""
+    yield "`headway run`, `headway trace` and `headway watch` become the program, and end with its exit code."
+    yield ""
+    yield "| exit code | meaning |"
+    yield "|---|---|"
+    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     yield ""
     whole = parser()
     commands = next(one for one in whole._actions if isinstance(one, argparse._SubParsersAction))  # noqa: SLF001

@@ -10,9 +10,9 @@ import pytest
 import site_pages
 
 import headway
-from headway import lab
+from headway import errors, lab
 from headway.cli.completion_command import SHELLS, script
-from headway.cli.main import _COMMANDS, main
+from headway.cli.main import _COMMANDS, EXIT_CODES, main
 from headway.live.exposition import Totals, exposition
 from headway.native import policies
 from headway.traces import format as hwt
@@ -31,6 +31,18 @@ def test_every_command_has_its_section():
     assert [name for name in _COMMANDS if f"\n## headway {name}\n" not in text] == []
     assert all(option in text for option in ("`--why`", "`--switch-interval`", "`--with-tests`"))
     assert all(len(row.replace("\\|", "").split("|")) == 4 for row in text.splitlines() if row.startswith("|"))
+
+
+def test_every_exit_code_is_told(capsys):
+    """The help and the page have the code of each error, and those of signals and of programs that are not found."""
+    codes = {str(one.exit_code) for name in errors.__all__ if (one := getattr(errors, name))}
+    told = {code for key in EXIT_CODES for code in key.split(", ")}
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text, out = page("reference/command-line.md"), capsys.readouterr().out
+
+    assert codes | {"0", "130", "143", "129"} == told
+    assert all(f"| {code} | {meaning} |" in text and meaning in out for code, meaning in EXIT_CODES.items())
 
 
 def test_every_public_name_has_its_entry():

@@ -1,12 +1,6 @@
 """The command line's parser, the list of commands, and the one handler of errors.
 
-stdout has data, and stderr has messages. Exit codes:
-  0         success
-  1         failed launches, or any other `HeadwayError`
-  2         bad arguments
-  3 to 8    errors of interpreters, stores, the native library, traces, recording and scheduling
-  126, 127  `trace`, `run` and `watch` found no program that can be executed, as in shells; otherwise they become the program
-  130       Ctrl-C; 143 and 129 after SIGTERM and SIGHUP
+stdout has data, and stderr has messages; EXIT_CODES has the exit codes.
 """
 
 import argparse
@@ -15,7 +9,8 @@ import importlib
 import re
 import signal
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headway import __version__
@@ -25,7 +20,22 @@ from headway.errors import HeadwayError, UsageError
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-__all__ = ["Command", "main", "parser"]
+__all__ = ["EXIT_CODES", "Command", "main", "parser"]
+
+EXIT_CODES: Mapping[str, str] = {
+    "0": "success",
+    "1": "failed launches, or another error",
+    "2": "bad arguments, or a scenario that makes no sense",
+    "3": "an interpreter does not exist, or cannot be used",
+    "4": "a results store or a run does not exist, or cannot be read",
+    "5": "the native library is missing",
+    "6": "a trace, or a log of stalls, does not exist or cannot be read",
+    "7": "a process cannot be recorded or entered",
+    "8": "a GIL cannot be scheduled, or `run` or `attach` finds no policy",
+    "126, 127": "the program cannot be executed, or does not exist",
+    "130, 143, 129": "ended by Ctrl-C, SIGTERM, SIGHUP",
+}
+"""The exit codes of all commands, for users. `run`, `trace` and `watch` become the program, which has its own."""
 
 
 class Command(Protocol):
@@ -122,7 +132,13 @@ def parser(wanted: str | None = None) -> argparse.ArgumentParser:
 
 def _parsers(wanted: str | None) -> tuple[_Parser, dict[str, _Parser]]:
     """Return the parser of the command line, and the parsers of the commands by name."""
-    whole = _Parser(prog="headway", description=_DESCRIPTION)
+    codes = "\n".join(f"  {code:<15}{meaning}" for code, meaning in EXIT_CODES.items())
+    whole = _Parser(
+        prog="headway",
+        description=textwrap.fill(_DESCRIPTION),
+        epilog=f"Exit codes (run, trace and watch become the program, and end with its own):\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     whole.add_argument("--version", action="version", version=f"headway {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in _COMMANDS:
