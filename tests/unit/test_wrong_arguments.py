@@ -1,10 +1,13 @@
 """Arguments that no program can mean: each is refused at once, in words."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
+from headway.errors import UsageError
+from headway.live.schedule import schedule
 
 
 @pytest.mark.parametrize(
@@ -16,6 +19,8 @@ from headway.cli.main import main
         (["run", "--pin", "0,,2", "app.py"], "'0,,2' is not a list of CPUs"),
         (["run", "--pin", "-1", "app.py"], "'-1' is not a list of CPUs"),
         (["trace", "--max-size", "9" * 400, "app.py"], "is not a size from 1MB to 1TB"),
+        (["watch", "-o", "", "app.py"], "argument -o/--output: the name is empty, expected a path"),
+        (["stalls", ""], "argument FILE: the name is empty, expected a path"),
         (["watch", "--over", f"{'9' * 400}s", "app.py"], "is not a time from 10ms to 600s"),
         (["watch", "--ring", f"{'9' * 400}MB", "app.py"], "is not a size from 1MB to 1024MB"),
     ],
@@ -42,3 +47,21 @@ def test_a_pipe_that_nobody_writes_to_is_no_trace(tmp_path, capsys):
 
     assert main(["report", str(tmp_path / "pipe")]) == 6
     assert "is not a trace: it is no regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["trace", "run", "watch"])
+def test_a_program_without_a_name_is_not_the_current_folder(command, tmp_path, monkeypatch, capsys):
+    """A variable that is not set gives an empty word, and Python would run the folder."""
+    monkeypatch.chdir(tmp_path)
+
+    assert main([command, ""]) == 2
+    assert "the name of the program is empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("policy", [3, None, Path("fair")])
+def test_a_policy_that_is_no_text_is_refused(policy):
+    """The error names the argument and its value."""
+    with pytest.raises(UsageError, match=r"^policy is .*, expected a text") as caught:
+        schedule(policy)
+    assert "headway policies" in caught.value.hint

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["add_json", "add_run", "add_store", "count", "seconds", "store_given", "time_s", "whole"]
+__all__ = ["add_json", "add_run", "add_store", "count", "path", "seconds", "store_given", "time_s", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +78,17 @@ def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> C
         return value
 
     return parse
+
+
+def path(text: str) -> Path:
+    """Return an argument as a path: an empty text, as of a variable that is not set, is not the current folder.
+
+    Raises:
+        argparse.ArgumentTypeError: The text is empty.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty, expected a path")
+    return Path(text)
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

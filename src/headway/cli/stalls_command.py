@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli import console
 from headway.cli.options import add_json
+from headway.cli.options import path as path_of
 from headway.cli.watch_command import add_lengths
 from headway.errors import HeadwayError, TraceError
 from headway.live.files import wait_until_finished
@@ -41,7 +42,7 @@ _NO_GIL = "the process ran without a GIL, so Headway cannot tell its stalls"
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="logs, folders with logs, or traces")
+    parser.add_argument("files", nargs="+", type=path_of, metavar="FILE", help="logs, folders with logs, or traces")
     add_lengths(parser, preset=False)
     parser.add_argument("--all", action="store_true", help="print all rows of each table")
     parser.add_argument("--each", action="store_true", help="print one line for each stall instead of tables")

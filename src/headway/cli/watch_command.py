@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from headway.cli import console
+from headway.cli.options import path
 from headway.cli.trace_command import add_program, program
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING
 
@@ -58,7 +59,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="FOLDER",
-        type=Path,
+        type=path,
         default=Path("stalls"),
         help="folder for recordings (default %(default)s)",
     )

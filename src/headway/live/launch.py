@@ -155,6 +155,8 @@ def command_line(arguments: Sequence[str], *, option: str = "", python: str | No
             "no program is given", hint="name a script, such as app.py, `-m MODULE`, `-c CODE` or `-` (stdin)"
         )
     first = arguments[0]
+    if not first and not option:  # Python would take it for the current folder
+        raise UsageError("the name of the program is empty", hint="name a script, such as app.py, or a program")
     if option:
         return [python or _default_python(), option, *arguments], "code" if option == "-c" else first
     if first == "-":

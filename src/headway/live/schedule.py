@@ -14,6 +14,7 @@ from typing import final
 
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.scheduler import Scheduler, options_text
+from headway.arguments import check_text
 from headway.errors import SchedulingError
 from headway.library import library_path
 from headway.native import policies
@@ -153,10 +154,14 @@ def schedule(policy: str = "fair", **options: int) -> Schedule:
         options: The policy's options and the engine's, whole numbers; their names contain units (`latency_us=20000`).
 
     Raises:
+        UsageError: The policy is no text.
         SchedulingError: There is no such policy or option, a policy is active already, or this interpreter's GIL cannot
             be scheduled (it has none, is linked statically, or is not CPython 3.8 to 3.15 on Linux).
         NativeError: The native library is missing or does not fit.
     """
+    check_text(
+        "policy", policy, hint="name one of `headway policies`, such as 'fair', or the path of a library as a text"
+    )
     check(policy, options)
     with _lock:
         try:
