@@ -1,6 +1,8 @@
 """Choosing interpreters, and finding them on a machine made for the test."""
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from synthetic import make_interpreter
 
 from headway.errors import InterpreterError
 from headway.host import interpreters
-from headway.host.interpreters import Interpreter, discover, executable_of, probe, select
+from headway.host.interpreters import Interpreter, discover, executable_of, probe, select, survey
 
 FOUND = [
     make_interpreter("3.8.18"),
@@ -124,6 +126,40 @@ def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
     assert found == []
     assert passed_over == [f"the interpreter {script} failed the probe (exit code 3): surprise"]
     assert Path(f"{script}.log").read_text() == "run\nrun\n"
+
+
+def test_what_answered_is_told_from_what_failed(bare_machine):
+    """One that is too old is no loss; one that gives no answer may be any CPython."""
+    answer = {"implementation": "cpython", "version": "3.6.1", "minor": "3.6", "real": "/old"}
+    for name, command in (("python3.6", f"echo '{json.dumps(answer)}'"), ("python3.9", "exit 3")):
+        script = bare_machine / name
+        script.write_text(f"#!/bin/sh\n{command}\n")
+        script.chmod(0o755)
+
+    found, passed_over = survey()
+
+    assert found == []
+    assert {Path(one.executable).name: one.failed for one in passed_over} == {"python3.6": False, "python3.9": True}
+
+
+@pytest.mark.parametrize(("slow", "is_found"), [(1, True), (2, False)])
+def test_an_interpreter_that_takes_too_long_is_started_once_more(bare_machine, monkeypatch, slow, is_found):
+    """The first start on a busy machine may need the time to read its files."""
+    (bare_machine / "python3").symlink_to(os.path.realpath(sys.executable))
+    start, starts = subprocess.run, []
+
+    def started(command, **options):
+        starts.append(command)
+        if len(starts) <= slow:
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return start(command, **options)
+
+    monkeypatch.setattr(interpreters.subprocess, "run", started)
+    found, passed_over = discover()
+
+    assert [one.executable for one in found] == [os.path.realpath(sys.executable)] * is_found
+    assert ["it took too long" in line for line in passed_over] == [True] * (not is_found)
+    assert len(starts) == 2
 
 
 @pytest.mark.parametrize("output", ["1", "[]", '{"minor": "x"}', "\\377\\376"])

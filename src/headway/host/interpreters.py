@@ -21,7 +21,7 @@ from headway.errors import InterpreterError, UsageError
 from headway.host.children import clean_environment
 from headway.host.paths import cache_path, home_folder, interpreters_folder
 
-__all__ = ["Interpreter", "discover", "executable_of", "probe", "select"]
+__all__ = ["Interpreter", "PassedOver", "discover", "executable_of", "probe", "select", "survey"]
 
 _NAME = re.compile(r"python3(\.\d+t?d?)?$")
 _VERSION = re.compile(r"3\.\d+")
@@ -152,10 +152,11 @@ class Interpreter:
         return cls(**fields)
 
 
-def _ask(executable: Path) -> dict[str, Any]:
-    """Run the probe in `executable`. Raises InterpreterError if it does not start or does not answer."""
-    try:
-        done = subprocess.run(
+def _probed(executable: Path) -> "subprocess.CompletedProcess[str]":
+    """Run the probe in `executable`. Raises OSError, and TimeoutExpired if it takes too long twice."""
+
+    def start() -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
             [str(executable), "-I", "-c", _PROBE],
             capture_output=True,
             encoding="utf-8",
@@ -165,6 +166,18 @@ def _ask(executable: Path) -> dict[str, Any]:
             stdin=subprocess.DEVNULL,
             check=False,
         )
+
+    try:
+        return start()
+    except subprocess.TimeoutExpired:
+        # On a busy machine the first start may have read all of its files from the disk.
+        return start()
+
+
+def _ask(executable: Path) -> dict[str, Any]:
+    """Run the probe in `executable`. Raises InterpreterError if it does not start or does not answer."""
+    try:
+        done = _probed(executable)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InterpreterError(
             f"the interpreter {executable} does not start: {getattr(error, 'strerror', None) or 'it took too long'}",
@@ -188,12 +201,32 @@ def _ask(executable: Path) -> dict[str, Any]:
 
 
 def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
-    """Raise InterpreterError for anything but CPython 3.8 or later."""
+    """Raise an InterpreterError for anything but CPython 3.8 or later."""
     if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < (3, 8):
-        raise InterpreterError(
+        raise _UnfitError(
             f"{executable} is {answer['implementation']} {answer['version']}, expected CPython 3.8 or later",
             hint="`headway interpreters` lists those found",
         )
+
+
+@final
+@dataclass(frozen=True)
+class PassedOver:
+    """An executable that is named like a Python and cannot be measured.
+
+    Attributes:
+        executable: The path that starts it.
+        why: The reason, as a sentence that names it.
+        failed: It gave no answer, and may be a CPython that is damaged or slow; otherwise it is too old, or no CPython.
+    """
+
+    executable: str
+    why: str
+    failed: bool
+
+
+class _UnfitError(InterpreterError):
+    """An interpreter that answered, and is too old or no CPython."""
 
 
 class _ProbeCache:
@@ -306,10 +339,16 @@ def discover() -> tuple[list[Interpreter], list[str]]:
     Returns:
         The interpreters, oldest version first, and a line for each executable that was passed over, with the reason.
     """
+    found, passed_over = survey()
+    return found, [one.why for one in passed_over]
+
+
+def survey() -> tuple[list[Interpreter], list[PassedOver]]:
+    """Find every CPython 3.8 or later on this machine, oldest version first, and the executables that are passed over."""
     cache = _ProbeCache()
     candidates = list(_executables())
     found: list[tuple[str, Path, dict[str, Any]]] = []
-    passed_over: list[str] = []
+    passed_over: list[PassedOver] = []
     seen: set[str] = set()
 
     def ask(path: Path) -> dict[str, Any] | InterpreterError:
@@ -324,7 +363,7 @@ def discover() -> tuple[list[Interpreter], list[str]]:
         answers = list(pool.map(ask, [path for _, path in candidates]))
     for (origin, path), answer in zip(candidates, answers, strict=True):
         if isinstance(answer, InterpreterError):
-            passed_over.append(answer.message)
+            passed_over.append(PassedOver(str(path), answer.message, not isinstance(answer, _UnfitError)))
         # The python of a virtual environment, or a copy, counts as the interpreter that it was made from.
         elif answer["real"] not in seen:
             seen.add(answer["real"])
@@ -365,8 +404,9 @@ def executable_of(python: str) -> str:
     if command:
         return command
     if os.sep not in python and _VERSION.match(python):
+        found, passed_over = survey()
         try:
-            return select(discover()[0], [python])[0].executable
+            return select(found, [python], passed_over=passed_over)[0].executable
         except InterpreterError as error:
             raise InterpreterError(error.message, hint=_ONE) from None  # `all` is not one
     if os.sep in python and _is_hidden(_expanded(python)):
@@ -400,13 +440,22 @@ def _newest_of_each(found: Iterable[Interpreter]) -> list[Interpreter]:
     return list(newest.values())
 
 
-def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Interpreter]:
+def _may_be(executable: str, name: str) -> bool:
+    """Tell whether a path may be that of the interpreter called `name`: both have the same minor version in them."""
+    minor = _VERSION.match(name)
+    return minor is not None and minor[0] in _VERSION.findall(executable)
+
+
+def select(
+    found: Sequence[Interpreter], wanted: Sequence[str] = (), *, passed_over: Sequence[PassedOver] = ()
+) -> list[Interpreter]:
     """Choose interpreters.
 
     Args:
         found: The interpreters that `discover` found.
         wanted: Names ("3.13t": the newest patch), versions ("3.11.7"), ids, paths, or "all"; none means the newest
             patch of every minor version and build.
+        passed_over: What was passed over. The error about a name tells of those that may be the one that is wanted.
 
     Raises:
         InterpreterError: A name that fits none of `found`, or a path that is no CPython 3.8 or later.
@@ -427,7 +476,8 @@ def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Int
         if not fitting:
             have = ", ".join(dict.fromkeys(one.name for one in found)) or "none"
             raise InterpreterError(
-                f"no interpreter is called `{name}`; found: {have}",
+                f"no interpreter is called `{name}`; found: {have}"
+                + "".join(f"; {one.why}" for one in passed_over if one.failed and _may_be(one.executable, name)),
                 hint="name a version (3.13, 3.13t, 3.11.7), a path with a slash, or `all`; `headway interpreters` lists them",
             )
         chosen.extend(one for one in fitting if one not in chosen)
