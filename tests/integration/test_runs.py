@@ -24,8 +24,9 @@ from headway.host.machine import this_machine
 from headway.lab.beside.surroundings import prepare
 from headway.lab.judging.verdicts import ORDER
 from headway.lab.kept.store import Store
-from headway.lab.launching import as_begun, runner
+from headway.lab.launching import as_begun, processes, runner
 from headway.lab.launching.launch import run_launch
+from headway.lab.launching.processes import Processes
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
@@ -173,7 +174,7 @@ def test_a_run_goes_on_past_failing_cells(store_path):
     seen = []
     with Store(store_path, create=True) as store:
         run_id = store.new_run(make_settings(launches=2), cells)
-        with runner._Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
+        with Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
             Session(store, run_id, seen.append).carry_out(plan, launcher)
         launches = store.launches(run_id)
 
@@ -260,8 +261,8 @@ def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails(monke
         took_s.extend(one.wall_s for one in launches)
         return launches
 
-    monkeypatch.setattr(runner, "run_launch", timed)
-    with runner._Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
+    monkeypatch.setattr(processes, "run_launch", timed)
+    with Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
         good, bad = launcher(cells, 0)
 
     assert (good.status, bad.status) == ("ok", "failed")

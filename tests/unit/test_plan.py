@@ -7,7 +7,7 @@ from synthetic import make_interpreter, make_machine
 
 from headway.errors import UsageError
 from headway.lab.experiments import experiment, experiments
-from headway.lab.plan import cell_from_json, cell_to_json, make_plan
+from headway.lab.plan import cell_from_json, cell_to_json, make_plan, refuse_nothing
 
 
 def plan(names=("cpu-bound",), interpreters=None, machine=None, **choices):
@@ -156,10 +156,29 @@ def test_cells_of_bz2_are_left_out_where_there_is_none():
 )
 def test_contradictory_choices_are_refused_before_anything_runs(choices, what):
     """A choice that leaves nothing, or names nothing, is a UsageError that says so."""
+    made = plan(**choices)
+    chosen = [experiment(name) for name in choices.get("names", ("cpu-bound",))]
     with pytest.raises(UsageError, match=what) as caught:
-        plan(**choices)
+        refuse_nothing(made, chosen, choices.get("models", ()), choices.get("placement"))
 
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("choices", "hint"),
+    [
+        ({}, "use two cores, or name other experiments"),
+        ({"models": ["threads"]}, "leave out `--model`, use two cores, or name other experiments"),
+        ({"placement": "same"}, "leave out `--placement`, or name other experiments"),
+    ],
+)
+def test_the_hint_names_what_was_given(choices, hint):
+    """Where nothing is left to run, no option is to be left out that was not there."""
+    made = plan(("convoy",), machine=make_machine(1), **choices)
+    with pytest.raises(UsageError) as caught:
+        refuse_nothing(made, [experiment("convoy")], choices.get("models", ()), choices.get("placement"))
+
+    assert caught.value.hint.partition(";")[0] == hint
 
 
 def test_cells_survive_the_store():

@@ -89,8 +89,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--provide",
         metavar="COMMAND",
-        help="run COMMAND after the first look at the first experiment, for example to build an interpreter; measurements pause "
-        "meanwhile, and the lab then searches for interpreters again",
+        help="run COMMAND after the first look at the first experiment that can run, for example to build an interpreter; "
+        "measurements pause meanwhile, and the lab then searches for interpreters again; if one that `--interpreter` names is "
+        "missing, COMMAND runs before all launches",
     )
     parser.add_argument(
         "--dask",

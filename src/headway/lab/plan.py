@@ -32,6 +32,7 @@ __all__ = [
     "make_plan",
     "needed",
     "nothing_missing",
+    "refuse_nothing",
 ]
 
 DEFAULT_LAUNCHES: dict[Size, int] = {"quick": FIRST_LOOK, "standard": 5, "published": 5}
@@ -152,6 +153,9 @@ def _chosen(
     ]
 
 
+_ONE_CORE = "placement `split` needs two cores"
+
+
 def _fitting(
     variant: Variant, allowed: tuple[Placement, ...], machine: Machine, wanted: Placement | None
 ) -> tuple[tuple[Placement, ...], str]:
@@ -162,7 +166,7 @@ def _fitting(
     fitting = tuple(placement for placement in allowed if placement != "split" or machine.split)
     if not fitting and variant.server and wanted is None:
         fitting = ("free",)
-    return fitting, "" if fitting else "placement `split` needs two cores"
+    return fitting, "" if fitting else _ONE_CORE
 
 
 def nothing_missing(_variant: Variant, _interpreter: Interpreter | None) -> str:
@@ -224,7 +228,7 @@ def make_plan(
     narrowed: bool = False,
     missing: Callable[[Variant, Interpreter | None], str] = nothing_missing,
 ) -> Plan:
-    """Multiply experiments by interpreters and placements into a plan.
+    """Multiply experiments by interpreters and placements into a plan, which may be empty (see `refuse_nothing`).
 
     Args:
         experiments: The experiments to run.
@@ -243,9 +247,6 @@ def make_plan(
         narrowed: At quick size, give an experiment only the interpreters that its `quick_on` selects.
         missing: A function that names the library, server or space that a variant lacks on an interpreter (None for a
             variant in C), or returns "".
-
-    Raises:
-        UsageError: The choices leave nothing to run.
     """
     cells: list[Cell] = []
     skipped: list[Skipped] = []
@@ -278,7 +279,6 @@ def make_plan(
                     )
                     for place in places
                 ]
-    _refuse_nothing(experiments, cells, skipped, models, placement)
     return Plan(
         size=size,
         launches=launches or (DEFAULT_LAUNCHES[size] if budget_s is None else FIRST_LOOK),
@@ -301,28 +301,26 @@ def _group(experiment: Experiment, variant: Variant, place: Placement, interpret
     return f"{experiment.name}|{place}|{own}"
 
 
-def _refuse_nothing(
-    experiments: Sequence[Experiment],
-    cells: Sequence[Cell],
-    skipped: Sequence[Skipped],
-    models: Sequence[str],
-    placement: Placement | None,
+def refuse_nothing(
+    plan: Plan, experiments: Sequence[Experiment], models: Sequence[str], placement: Placement | None
 ) -> None:
-    """Raise UsageError if the choices leave no cell, or if a chosen model is in no cell."""
-    if not cells:
-        names = ", ".join(experiment.name for experiment in experiments)
+    """Raise UsageError if the choices leave no cell of any experiment, or if a chosen model is in no cell."""
+    names = ", ".join(experiment.name for experiment in experiments)
+    if not plan.cells:
         wish = " and ".join(
             [f"the model `{model}`" for model in models] + ([f"placement `{placement}`"] if placement else [])
         )
-        why = "; ".join(sorted({one.reason for one in skipped})) or f"{names} does not run with {wish}"
+        reasons = sorted({one.reason for one in plan.skipped})
+        given = " or ".join(["`--model`"] * bool(models) + ["`--placement`"] * bool(placement))
+        ways = [f"leave out {given}"] * bool(given) + ["use two cores"] * (_ONE_CORE in reasons)
         raise UsageError(
-            f"no cell is left to run: {why}",
-            hint="leave out `--model` or `--placement`, or name other experiments; `headway lab --explain NAME` shows what fits",
+            f"no cell is left to run: {'; '.join(reasons) or f'{names} does not run with {wish}'}",
+            hint=f"{', '.join([*ways, 'or name other experiments' if ways else 'name other experiments'])}; "
+            "`headway lab --explain NAME` shows what fits",
         )
     for model in models:
-        if not any(_is_model(cell.variant.model, [model]) for cell in cells):
-            names = ", ".join(experiment.name for experiment in experiments)
-            reasons = sorted({one.reason for one in skipped}) if placement is None else []
+        if not any(_is_model(cell.variant.model, [model]) for cell in plan.cells):
+            reasons = sorted({one.reason for one in plan.skipped}) if placement is None else []
             raise UsageError(
                 f"none of the chosen experiments ({names}) has the model `{model}`"
                 + "".join(f"; {r}" for r in reasons),

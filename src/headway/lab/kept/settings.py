@@ -46,6 +46,7 @@ class Settings:
         volumes: Volume -> the folder of its files, and the type of the file system.
         declared: Experiments that the run declares itself.
         unprepared: Experiments whose needs have not been checked yet.
+        passed_over: A sentence for each interpreter that gave no answer when the run searched for all that there are.
         cluster: An id that runs have in common if they were made together on several machines; "" for a single run.
         host: The machine of the cluster that the run was made on.
     """
@@ -68,6 +69,7 @@ class Settings:
     declared: tuple[Declared, ...] = ()
     budget_s: float | None = None
     unprepared: tuple[str, ...] = ()
+    passed_over: tuple[str, ...] = ()
     cluster: str = ""
     host: str = ""
 

@@ -9,22 +9,19 @@ itself, and launches run on the others, so that it never shares a core with a me
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self, cast, final
+from typing import cast, final
 
 from headway import __version__
 from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
 from headway.host import doctor, interpreters
 from headway.host.interpreters import Interpreter
-from headway.host.keeper import Keeper
-from headway.host.machine import Machine, split_off_runner, this_machine
+from headway.host.machine import split_off_runner, this_machine
 from headway.host.paths import default_store
 from headway.lab.beside.surroundings import Surroundings, prepare
-from headway.lab.design import ONE_WORKER, Cell, Experiment, Size, Variant
+from headway.lab.design import Cell, Experiment, Size, Variant
 from headway.lab.experiments import experiment, experiments
 from headway.lab.kept import store
 from headway.lab.kept.launched import Launch
@@ -37,11 +34,12 @@ from headway.lab.launching.as_begun import (
     refuse_other_volumes,
     refuse_unknown,
 )
-from headway.lab.launching.launch import run_launch
+from headway.lab.launching.chosen import Chosen, choose
 from headway.lab.launching.lock import only_lab
+from headway.lab.launching.processes import Processes, executables_of, on_cores
 from headway.lab.launching.request import Request, budget_s, check
 from headway.lab.launching.session import Predict, Progress, Report, Session
-from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing
+from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing, refuse_nothing
 from headway.lab.predicting.echo import Predictor
 from headway.library import library_path
 
@@ -58,79 +56,6 @@ def _native_library() -> tuple[Path | None, str]:
         return None, error.message
 
 
-@contextmanager
-def _on_cores(cores: Sequence[int]) -> Iterator[None]:
-    """Keep this process to `cores` for the block, if there are any; launches set their own."""
-    before = os.sched_getaffinity(0)
-    if cores:
-        os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@final
-class _Processes:
-    """Launches fresh processes with their libraries, servers and folders; a context manager around a run."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        machine: Machine,
-        executables: Mapping[str, str],
-        library: Path | None,
-        surroundings: Surroundings,
-    ) -> None:
-        self._plan, self._machine, self._executables, self._library = plan, machine, executables, library
-        self._surroundings = surroundings
-        self._open = ExitStack()
-
-    def __enter__(self) -> Self:
-        spare = sorted(os.sched_getaffinity(0) - set(self._machine.cores))
-        with ExitStack() as opened:
-            self._keeper = opened.enter_context(Keeper())
-            self._neighbours = opened.enter_context(self._surroundings.opened(self._machine, self._plan.seed))
-            opened.enter_context(_on_cores(spare))
-            self._open = opened.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
-
-    def __call__(self, cells: Sequence[Cell], block: int) -> list[Launch]:
-        cell = cells[0]
-        try:
-            with self._neighbours.of(cell, self._keeper) as beside:
-                launches = run_launch(
-                    cells,
-                    self._executables[cell.interpreter],
-                    self._machine,
-                    library=self._library,
-                    limit_s=self._plan.limit_s,
-                    memory_limit_bytes=self._plan.memory_limit_bytes,
-                    keeper=self._keeper,
-                    beside=beside,
-                    seed=(self._plan.seed + block) % 2**63,
-                )
-        except (HeadwayError, OSError) as error:
-            return [Launch(reason=f"its requirements could not be prepared: {error}") for _ in cells]
-        if launches[0].status == "failed" and len(cells) > 1:
-            # One cell may be at fault, so each cell is launched alone: the others then still give results. The budget
-            # pays for both launches.
-            alone = [self([one], block)[0] for one in cells]
-            for shared, one in zip(launches, alone, strict=True):
-                one.wall_s += shared.wall_s
-            return alone
-        if launches[0].status == "failed":
-            died = self._neighbours.autopsy(cell)
-            for launch in launches:
-                launch.reason = f"{died}; then: {launch.reason}" if died else launch.reason
-        return launches
-
-
 def _predictor(settings: Settings, say: Say) -> Predict:
     """Return the function that predicts, on the launches' cores.
 
@@ -140,7 +65,7 @@ def _predictor(settings: Settings, say: Say) -> Predict:
 
     def predict(cells: Sequence[Cell], anchors: Sequence[tuple[Cell, Sequence[Launch]]]) -> Sequence[Prediction]:
         try:
-            with _on_cores(settings.machine.cores):
+            with on_cores(settings.machine.cores):
                 return predictor(cells, anchors)
         except (HeadwayError, OSError) as error:
             say(f"nothing is predicted for {cells[0].experiment}: {error}")
@@ -157,32 +82,18 @@ def _mute(_line: str) -> None:
     pass
 
 
-def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
-    """Return interpreter id -> executable; native cells run under the last interpreter that has ctypes."""
-    paths = {interpreter.id: interpreter.executable for interpreter in chosen}
-    with_ctypes = [interpreter for interpreter in chosen if interpreter.ctypes]
-    if with_ctypes:
-        paths[ONE_WORKER] = with_ctypes[-1].executable
-    return paths
-
-
 @final
 class _Choice:
     """A request, resolved on this machine: its interpreters, its cores and the native library.
 
     Raises:
         UsageError: The request's values contradict each other, or leave nothing to run.
-        InterpreterError: There is no interpreter, or one does not start.
     """
 
-    def __init__(self, request: Request, seed: int, *, waited_s: float = 0.0) -> None:
+    def __init__(self, request: Request, seed: int, chosen: Chosen, *, waited_s: float = 0.0) -> None:
         self._request, self._seed, self._waited_s = request, seed, waited_s
         self.experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
-        self.interpreters = interpreters.select(interpreters.discover()[0], request.interpreters)
-        if not self.interpreters:
-            raise InterpreterError(
-                "no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`"
-            )
+        self.interpreters, self._passed_over = chosen.interpreters, chosen.passed_over
         self.machine = this_machine(split_off_runner(this_machine().cores)[0])
         self.library, self._native_missing = _native_library()
         if not any(interpreter.ctypes for interpreter in self.interpreters):
@@ -191,6 +102,14 @@ class _Choice:
         self._unprepared = tuple(one.name for one in self.experiments)
         # Contradictory choices are reported before anything is installed.
         self.plan = self._planned(self.experiments, nothing_missing)
+        self._refuse_nothing()
+
+    def _refuse_nothing(self) -> None:
+        refuse_nothing(self.plan, self.experiments, self._request.models, self._request.placement)
+
+    def first(self) -> Experiment:
+        """Return the first experiment that has cells."""
+        return next(one for one in self.experiments if one.name == self.plan.experiments[0])
 
     def _planned(self, chosen: Sequence[Experiment], missing: Callable[[Variant, Interpreter | None], str]) -> Plan:
         request = self._request
@@ -230,12 +149,13 @@ class _Choice:
             cells=(*ready.cells, *(cell for cell in self.plan.cells if cell.experiment not in names)),
             skipped=(*ready.skipped, *(one for one in self.plan.skipped if one.experiment not in names)),
         )
+        self._refuse_nothing()
         return surroundings
 
-    def launcher(self, surroundings: Surroundings) -> _Processes:
+    def launcher(self, surroundings: Surroundings) -> Processes:
         """Return the launcher of the plan's cells."""
-        executables = _executables(self.interpreters)
-        return _Processes(self.plan, self.machine, executables, self.library, surroundings)
+        executables = executables_of(self.interpreters)
+        return Processes(self.plan, self.machine, executables, self.library, surroundings)
 
     def settings(self, surroundings: Surroundings) -> Settings:
         """Return the run's settings."""
@@ -257,7 +177,21 @@ class _Choice:
             redis=surroundings.about_redis(),
             volumes=surroundings.volumes.to_json(),
             unprepared=self._unprepared,
+            passed_over=self._passed_over,
         )
+
+
+def _drawn(request: Request) -> int:
+    """Return the seed of a run."""
+    return int.from_bytes(os.urandom(4)) if request.seed is None else request.seed
+
+
+def _chosen(request: Request, say: Say) -> Chosen:
+    """Search for the interpreters of a request, and say which may be missing. Raises UsageError or InterpreterError."""
+    chosen = choose(request)
+    for line in chosen.passed_over:
+        say(f"! passed over: {line}")
+    return chosen
 
 
 @final
@@ -273,13 +207,13 @@ class Ready:
 
     plan: Plan
     settings: Settings
-    launcher: "_Processes"
+    launcher: Processes
 
 
 def ready(request: Request, *, say: Say = _mute) -> Ready:
     """Prepare this machine for a new run. Raises the same errors as `run`."""
     check(request)
-    choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
+    choice = _Choice(request, _drawn(request), _chosen(request, say))
     surroundings = choice.make_ready(choice.experiments, say)
     return Ready(choice.plan, choice.settings(surroundings), choice.launcher(surroundings))
 
@@ -300,9 +234,9 @@ def run(
         request: The choices for the run; None means every experiment at quick size.
         report: Called before each launch, after each experiment, and at the end.
         say: Called with one line for each thing that is prepared before launches.
-        provide: Called when the first experiment is done, for example to build further interpreters; nothing is
-            measured in the meantime. The runner then looks for interpreters again, and the first experiment continues
-            on the new ones.
+        provide: Called when the first experiment that can run is done, for example to build further interpreters;
+            nothing is measured in the meantime. The runner then looks for interpreters again, and the first experiment
+            continues on the new ones. If an interpreter of the request is not there yet, it is called before all.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -312,25 +246,57 @@ def run(
     """
     request = request or Request()
     check(request)
-    choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
+    seed = _drawn(request)
+    choice = _choice_now(request, seed, say, may_wait=provide is not None)
     with only_lab(), store.Store(request.store or default_store(), create=True) as results:
-        first = choice.experiments[:1] if provide is not None else choice.experiments
-        surroundings = choice.make_ready(first, say)
-        settings = choice.settings(surroundings)
-        session = Session(results, results.new_run(settings, choice.plan.cells), report)
+        session: Session | None = None
         if provide is not None:
-            with choice.launcher(surroundings) as launcher:
-                session.carry_out(choice.plan, launcher, predict=_predictor(settings, say), first_look_of=first[0].name)
+            if choice is not None:
+                session = _first_look(choice, results, report, say)
             begun_s = time.monotonic()
             provide()
-            choice = _Choice(request, choice.plan.seed, waited_s=time.monotonic() - begun_s)
-            surroundings = choice.make_ready(choice.experiments, say)
-            settings = replace(choice.settings(surroundings), doctor=settings.doctor)
+            choice = _Choice(request, seed, _chosen(request, say), waited_s=time.monotonic() - begun_s)
+        assert choice is not None, "without `provide`, a missing interpreter is an error"
+        surroundings = choice.make_ready(choice.experiments, say)
+        settings = choice.settings(surroundings)
+        if session is None:
+            session = Session(results, results.new_run(settings, choice.plan.cells), report)
+        else:
+            settings = replace(settings, doctor=results.find_run(session.run_id).settings.doctor)
             results.change_run(session.run_id, settings, choice.plan.cells)
         with choice.launcher(surroundings) as launcher:
             session.carry_out(choice.plan, launcher, predict=_predictor(settings, say))
         session.end()
         return read_run(results, session.run_id)
+
+
+def _choice_now(request: Request, seed: int, say: Say, *, may_wait: bool) -> _Choice | None:
+    """Return the choice with the interpreters that are there; None if one is missing and `may_wait`.
+
+    Raises:
+        UsageError, InterpreterError: As for `run`.
+    """
+    try:
+        # If more is provided, the second search says what is missing.
+        chosen = choose(request) if may_wait else _chosen(request, say)
+    except (InterpreterError, UsageError):
+        if not may_wait:
+            raise
+        return None
+    return _Choice(request, seed, chosen)
+
+
+def _first_look(choice: _Choice, results: store.Store, report: Report, say: Say) -> Session:
+    """Begin a run with a first look at the first experiment that has cells, and return the run's session."""
+    first = choice.first()
+    surroundings = choice.make_ready([first], say)
+    settings = choice.settings(surroundings)
+    session = Session(results, results.new_run(settings, choice.plan.cells), report)
+    if choice.plan.of(first.name):  # otherwise it lacks what it needs, as a library
+        with choice.launcher(surroundings) as launcher:
+            predict = _predictor(settings, say)
+            session.carry_out(choice.plan, launcher, predict=predict, first_look_of=first.name)
+    return session
 
 
 def left_of(plan: Plan, done: set[tuple[str, int]]) -> list[Cell]:
@@ -418,7 +384,7 @@ def ready_again(
             skipped=(*plan.skipped, *left_out),
         )
         settings = replace(settings, skipped=plan.skipped, redis=surroundings.about_redis(), unprepared=())
-    return Ready(plan, settings, _Processes(plan, machine, _executables(stored), library, surroundings))
+    return Ready(plan, settings, Processes(plan, machine, executables_of(stored), library, surroundings))
 
 
 def resume(

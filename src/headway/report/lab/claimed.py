@@ -170,13 +170,14 @@ def _used(run: Run) -> set[str]:
 
 
 def warnings(run: Run) -> tuple[str, ...]:
-    """Return the warnings of the checks at the beginning of the run."""
+    """Return the interpreters that were passed over, and the warnings of the checks at the beginning of the run."""
     used = _used(run)
-    return tuple(
+    checks = (
         f"{check.name}: {check.fact}"
         for check in run.settings.doctor
         if check.status == "warning" and (used or check.name != "page-cache")
     )
+    return (*(f"passed over: {printable(line)}" for line in run.settings.passed_over), *checks)
 
 
 def not_shown(run: Run) -> tuple[str, ...]:
