@@ -1,6 +1,7 @@
 """The messages of `headway lab` and of commands about its runs."""
 
 import contextlib
+import errno
 import signal
 import sqlite3
 from types import SimpleNamespace
@@ -9,7 +10,9 @@ import pytest
 from synthetic import make_cell, make_settings
 
 from headway import lab
+from headway.cli import console
 from headway.cli.main import main
+from headway.errors import StoreError
 from headway.lab.kept.launched import Launch
 
 
@@ -104,3 +107,36 @@ def test_an_option_that_would_do_nothing_is_refused(words, message, capsys):
     """An option of the lab on one machine is no option on a cluster, and the other way round."""
     assert main(["lab", "sleep", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "why"), [("", "names no command"), ("make 'it", "No closing quotation")])
+def test_a_command_that_is_none_is_refused_before_anything_runs(command, why, monkeypatch, capsys):
+    """The first look may take minutes, and the command comes after it."""
+    monkeypatch.setattr(lab, "run", lambda *_, **__: pytest.fail("the lab runs"))
+
+    assert main(["lab", "sleep", "--provide", command]) == 2
+    told = capsys.readouterr().err
+    assert why in told
+    assert "hint: give a command as to a shell" in told
+
+
+@pytest.mark.parametrize(
+    "error", [StoreError("the disk is full", hint="free space"), OSError(errno.ENOSPC, "No space left on device")]
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_a_run_that_an_error_ends_can_be_completed(error, known, stopped, monkeypatch, capsys):
+    """The command that completes it names the store, and is told only where the store has the run."""
+    path, run = stopped
+
+    def measure(*_, report, **__):
+        name = run if known else "another"
+        report(SimpleNamespace(run=name, done=0, planned=2, budget_s=None, cell=None, finished=""))
+        raise error
+
+    monkeypatch.setattr(lab, "run", measure)
+    monkeypatch.setattr(console, "discard_output", lambda: None)
+
+    assert main(["lab", "sleep", "--store", str(path)]) > 0
+    told = capsys.readouterr().err
+    assert (f"`headway lab --resume {run} --store '{path}'` completes the run" in told) == known
+    assert (error.strerror if isinstance(error, OSError) else error.message) in told

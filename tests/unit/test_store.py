@@ -178,6 +178,15 @@ def test_one_lab_at_a_time():
         pass
 
 
+def test_a_lock_that_cannot_be_made_has_a_hint(monkeypatch, tmp_path):
+    """A home that may only be read is no reason to free space."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "headway" / "lab.lock").mkdir(parents=True)
+    with pytest.raises(HeadwayError, match=r"lab\.lock cannot be opened: Is a directory") as caught, only_lab():
+        pass
+    assert "XDG_CACHE_HOME" in caught.value.hint
+
+
 def test_reading_leaves_a_store_as_it_is(store):
     """A reader changes neither the file nor its folder, also if it has no right to write."""
     store.new_run(SETTINGS, [])

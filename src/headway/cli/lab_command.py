@@ -5,6 +5,7 @@ stored before the next one starts. `--resume` continues an interrupted run.
 """
 
 import argparse
+import contextlib
 import functools
 import shlex
 import signal
@@ -253,6 +254,7 @@ def _measure(arguments: argparse.Namespace, shown: ProgressLine) -> lab.Run:
     """
     if arguments.resume is not None:
         _refuse_with_resume(arguments)
+    provide = None if arguments.provide is None else functools.partial(_provide, _words_of(arguments.provide))
     try:
         with interruptible(shown) as report:
             if arguments.resume is not None:
@@ -263,7 +265,6 @@ def _measure(arguments: argparse.Namespace, shown: ProgressLine) -> lab.Run:
                     report=report,
                     say=console.say,
                 )
-            provide = None if arguments.provide is None else functools.partial(_provide, arguments.provide)
             return lab.run(_request(arguments), report=report, say=console.say, provide=provide)
     except (KeyboardInterrupt, BrokenPipeError) as error:
         shown.end()
@@ -276,15 +277,40 @@ def _measure(arguments: argparse.Namespace, shown: ProgressLine) -> lab.Run:
             console.discard_output()
             console.say("the reader of the output is gone")
         return lab.load_run(shown.run, store=arguments.store)
+    except (HeadwayError, OSError):
+        shown.end()
+        _say_how_to_go_on(arguments, shown.run)
+        raise
     finally:
         shown.end()
 
 
-def _provide(command: str) -> None:
-    """Run the command of `--provide`, with its output on stderr. If it fails, the lab goes on without its result."""
-    console.say(f"running `{command}`; measurements pause until it ends")
+def _say_how_to_go_on(arguments: argparse.Namespace, run: str | None) -> None:
+    """Name the command that completes a run which an error has ended, as a full disk, if the store has the run."""
+    with contextlib.suppress(HeadwayError, OSError):
+        if run is not None and not lab.load_run(run, store=arguments.store).header.complete:
+            console.say(
+                f"the launches so far are stored; `headway lab --resume {run}{store_given(arguments)}` completes the run"
+            )
+
+
+def _words_of(command: str) -> list[str]:
+    """Return the words of the command of `--provide`. Raises UsageError if there are none."""
+    hint = "give a command as to a shell, such as `--provide 'make interpreters'`"
     try:
-        code = subprocess.run(shlex.split(command), check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"`--provide` cannot be split into words: {error} in `{command}`", hint=hint) from None
+    if not words:
+        raise UsageError("`--provide` names no command", hint=hint)
+    return words
+
+
+def _provide(words: list[str]) -> None:
+    """Run the command of `--provide`, with its output on stderr. If it fails, the lab goes on without its result."""
+    console.say(f"running `{shlex.join(words)}`; measurements pause until it ends")
+    try:
+        code = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
     except (OSError, ValueError) as error:
         console.say(f"! the command could not be run: {error}")
     else:

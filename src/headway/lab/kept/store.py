@@ -31,7 +31,8 @@ _PATIENCE_S = 30.0
 """How long to wait for another process that writes."""
 _DAMAGED = "name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable"
 _HINTS = {
-    sqlite3.SQLITE_FULL: "free space on that disk; the launches so far are stored: `headway lab --resume last` goes on from there",
+    sqlite3.SQLITE_FULL: "free space on that disk, then try again: all that was stored before is there",
+    sqlite3.SQLITE_IOERR: "the disk may be full or damaged: free space on it, or name a file on another one with `--store`",
     sqlite3.SQLITE_CANTOPEN: "name a file in a folder that you may write with `--store`, or set HEADWAY_STORE",
     sqlite3.SQLITE_READONLY: "name a file that you may write with `--store`, or set HEADWAY_STORE",
     sqlite3.SQLITE_BUSY: "another process writes it, or has stopped while it did: wait until that ends, or end it",

@@ -19,10 +19,16 @@ def only_lab(why: str = "two measurements at the same time would disturb each ot
         why: The reason to wait for another process, for the error.
 
     Raises:
-        HeadwayError: Another process of the user is measuring.
+        HeadwayError: Another process of the user is measuring, or the lock cannot be made.
     """
     path = cache_folder() / "lab.lock"
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise HeadwayError(
+            f"the lab's lock {path} cannot be opened: {error.strerror or error}",
+            hint="set XDG_CACHE_HOME to a folder that you may write to",
+        ) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
