@@ -1,15 +1,21 @@
 """The machine's checks."""
 
 import math
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from synthetic import make_interpreter, make_machine
 
+from headway import lab
+from headway.cli.main import main
 from headway.errors import UsageError
 from headway.host import doctor
 from headway.host.interpreters import _folders, _ProbeCache
 from headway.host.paths import cache_path
+from headway.lab.experiments import experiment
+from headway.lab.plan import make_plan
 
 
 def test_every_named_check_answers_in_order():
@@ -58,6 +64,36 @@ def test_one_core_is_a_warning(monkeypatch):
     monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _pid: {0})
 
     assert doctor._cores("cores").status == "warning"
+
+
+@pytest.mark.parametrize(("free_bytes", "status"), [(2**20, "warning"), (2**40, "ok")])
+def test_the_disk_of_the_results_is_looked_at(monkeypatch, tmp_path, free_bytes, status):
+    """A store elsewhere needs room, too; its folder may not be there yet."""
+    monkeypatch.setenv("HEADWAY_STORE", str(tmp_path / "later" / "results.sqlite"))
+    usage = type(doctor.shutil.disk_usage("/"))
+    monkeypatch.setattr(
+        doctor.shutil, "disk_usage", lambda folder: usage(2**41, 0, free_bytes if folder == tmp_path else 2**40)
+    )
+    check = doctor._disk("disk")
+
+    assert check.status == status
+    assert ("0.0 GiB free at" in check.fact) == (status == "warning")
+    assert check.fact.count("GiB") == (2 if status == "warning" else 1)
+
+
+def test_the_command_to_begin_with_runs_on_one_core(monkeypatch, capsys):
+    """`convoy` needs two cores: on one, all of its cells would be left out."""
+    for cores, name in (({0, 1}, "convoy"), ({0}, "convoy-affinity")):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: cores)
+        chosen = [experiment(name)]
+        assert make_plan(chosen, [make_interpreter()], make_machine(len(cores)), size="quick", seed=1).cells
+        assert main([]) == 0
+        door = capsys.readouterr().out
+        assert f"  headway lab {name} " in door
+        assert all(len(line) <= 80 for line in door.splitlines())
+        monkeypatch.setattr(lab, "discover", lambda: ([make_interpreter(free_threaded=True)], []))
+        assert main(["doctor"]) == 0
+        assert f"next: headway lab {name} " in capsys.readouterr().out
 
 
 def test_a_home_that_cannot_be_written_or_is_not_known_is_no_reason_to_fail(monkeypatch):

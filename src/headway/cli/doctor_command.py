@@ -8,6 +8,7 @@ import contextlib
 
 from headway import lab
 from headway.cli import console
+from headway.cli.first_experiment import first_experiment
 from headway.cli.options import add_json
 from headway.errors import HeadwayError
 
@@ -51,4 +52,4 @@ def _next_command() -> str:
             with lab.Store(store) as kept:
                 if kept.runs():
                     return "headway report last    (shows the last run of the lab)"
-    return "headway lab convoy    (measures what the GIL costs a server, in a minute)"
+    return f"headway lab {first_experiment()}    (measures what the GIL costs a server, in a minute)"

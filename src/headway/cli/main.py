@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headway import __version__
 from headway.cli import console
+from headway.cli.first_experiment import first_experiment
 from headway.errors import HeadwayError, UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ _DESCRIPTION = (
 _FRONT_DOOR = """\
 Headway: what concurrency costs in Python, and what to do about it.
 
-  headway lab convoy              measure what the GIL costs a server (1 minute)
+  headway lab {experiment:<20}measure what the GIL costs a server (1 minute)
   headway trace app.py            show which threads hold the GIL and which wait
   headway advise app:function     choose threads, processes, asyncio or others
   headway run app.py              schedule the GIL; `--why` reports the effect
@@ -214,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = 1
     try:
         if not words:
-            console.print_plain(_FRONT_DOOR.rstrip())
+            console.print_plain(_FRONT_DOOR.format(experiment=first_experiment()).rstrip())
             code = 0
         else:
             parsed = _parse(words)

@@ -15,7 +15,7 @@ from typing import Literal, final
 
 from headway.errors import HeadwayError
 from headway.host.machine import split_off_runner, this_machine
-from headway.host.paths import cache_folder
+from headway.host.paths import cache_folder, default_store
 from headway.host.quota import quotas
 
 __all__ = ["CHECKS", "Check", "examine"]
@@ -160,10 +160,12 @@ def _tmpfs(name: str) -> Check:
 
 
 def _disk(name: str) -> Check:
-    folder = cache_folder()
-    free_bytes = shutil.disk_usage(folder).free
-    fact = f"{free_bytes / 2**30:.1f} GiB free at {folder}"
-    if free_bytes < 2**30:
+    store = default_store().absolute()
+    folders = (cache_folder(), next(folder for folder in store.parents if folder.exists()))
+    # Two folders of one file system have the same figures, and are one.
+    found = {shutil.disk_usage(folder): folder for folder in reversed(folders)}
+    fact = ", ".join(f"{usage.free / 2**30:.1f} GiB free at {folder}" for usage, folder in found.items())
+    if min(usage.free for usage in found) < 2**30:
         return Check(name, "warning", fact, "free 1 GiB for results and environments")
     return Check(name, "ok", fact)
 
