@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import sqlite3
 
 import pytest
@@ -379,4 +380,29 @@ def test_a_reader_leaves_a_writer_its_files(store):
     assert store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [1.0]}))
 
     with Store(store.path) as reader:
+        assert reader.done(run_id) == {(cell.key, 0)}
+
+
+def test_a_store_without_its_side_files_is_read_only_if_nothing_is_missing(store, tmp_path):
+    """Where SQLite cannot use the log of the newest launches, they are not left out without a word."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+    store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    copy = tmp_path / "copy.sqlite"
+    shared = copy.with_name("copy.sqlite-shm")
+    shared.symlink_to("nowhere")  # as in a folder that may only be read: SQLite, which follows no link, makes no file
+    shutil.copy(store.path, copy)
+    with Store(copy) as reader:
+        assert reader.find_id() == run_id
+
+    store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [1.0]}))
+    shutil.copy(f"{store.path}-wal", f"{copy}-wal")
+    link = tmp_path / "deep" / "link.sqlite"
+    link.symlink_to(copy)
+    for path in (copy, link):
+        with pytest.raises(StoreError, match=r"newest launches of .* are in .*copy\.sqlite-wal") as caught:
+            Store(path)
+        assert "copy both files" in caught.value.hint
+    shared.unlink()
+    with Store(copy) as reader:
         assert reader.done(run_id) == {(cell.key, 0)}

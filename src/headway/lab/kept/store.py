@@ -17,6 +17,7 @@ from typing import Self
 from headway.errors import StoreError
 from headway.host.paths import check_store_folder
 from headway.lab.design import Cell
+from headway.lab.kept.connection import PATIENCE_S, connect
 from headway.lab.kept.headers import RunHeader, StoredLaunch, Unreadable, header_of, settings_text
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction
@@ -27,8 +28,6 @@ from headway.printable import printable
 __all__ = ["Store"]
 
 _VERSION = 1
-_PATIENCE_S = 30.0
-"""How long to wait for another process that writes."""
 _DAMAGED = "name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable"
 _HINTS = {
     sqlite3.SQLITE_FULL: "free space on that disk, then try again: all that was stored before is there",
@@ -122,7 +121,7 @@ class Store:
                 check_store_folder(path)
             elif not path.exists():
                 raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
-            self._db = self._connect(create=create, write=write)
+            self._db = connect(path, create=create, write=write)
             try:
                 self._check_version(create=create)
                 if create or write:
@@ -137,24 +136,9 @@ class Store:
                 self._db.close()
                 raise
 
-    def _connect(self, *, create: bool, write: bool) -> sqlite3.Connection:
-        uri = self.path.absolute().as_uri()
-        # A connection of mode `ro` would make the side files of WAL, and could not remove them when it is closed.
-        mode = "rwc" if create else "rw"
-        db = sqlite3.connect(f"{uri}?mode={mode}", uri=True, timeout=_PATIENCE_S, isolation_level=None)
-        if not (create or write):
-            db.execute("PRAGMA query_only = ON")
-            try:
-                db.execute("SELECT COUNT(*) FROM sqlite_master")
-            except sqlite3.OperationalError:
-                # The folder is not writable, so SQLite cannot create the side files of WAL in it.
-                db.close()
-                db = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
-        return db
-
     def _use_wal(self) -> None:
         """Have changes written beside the file first; this mode stays with the file."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self._db.execute("PRAGMA journal_mode = WAL")
