@@ -53,7 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
         from headway.report import run_to_pyperf
         from headway.report.lab.claimed import not_shown
 
-        console.write_json(arguments.pyperf, run_to_pyperf(results))
+        suite = run_to_pyperf(results)
+        console.write_json(arguments.pyperf, suite)
+        shown = (one for experiment in results.experiments() for one in results.of(experiment.name))
+        left_out = sum(bool(one.metrics()) for one in shown) - len(suite["benchmarks"])
+        if left_out:
+            cells = "1 cell is" if left_out == 1 else f"{left_out} cells are"
+            console.say(f"! {cells} left out of it: pyperf has times only, not counts or rates")
         for line in not_shown(results):
             console.say(f"! {line}")
     if arguments.html is not None:

@@ -10,10 +10,11 @@ from rich.text import Text
 
 from headway.lab.judging.compare import SAME, Difference, not_compared
 from headway.lab.kept.results import Run
+from headway.printable import printable
 from headway.report.figures import Table, Unit, amount, interval_ends, ratio, unit_of_experiment
 from headway.report.layout import render_table
 
-__all__ = ["Compared", "Ratio", "compared", "render_comparison"]
+__all__ = ["Compared", "Ratio", "changed_between", "compared", "render_comparison"]
 
 
 _WORDS = {
@@ -100,7 +101,9 @@ def compared(before: Run, after: Run, differences: Iterable[Difference]) -> Comp
         tuple(rows),
     )
     summary = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    return Compared(f"{before.id} -> {after.id}: {summary}", tuple(_changed(before, after)), table, tuple(ratios))
+    return Compared(
+        f"{before.id} -> {after.id}: {summary}", tuple(changed_between(before, after)), table, tuple(ratios)
+    )
 
 
 def _ratio(one: Difference, cell: str, verdict: str, unit: Unit) -> Ratio:
@@ -124,7 +127,7 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
     return Group(Text(found.title, style="bold"), *changed, render_table(found.table))
 
 
-def _changed(before: Run, after: Run) -> Iterator[str]:
+def changed_between(before: Run, after: Run) -> Iterator[str]:
     """Yield a line for each difference between two runs other than time, and for what the ratios leave out."""
     if before.id == after.id:
         yield "both sides are the same run"
@@ -143,6 +146,11 @@ def _changed(before: Run, after: Run) -> Iterator[str]:
     ):
         if old and new and old != new:
             yield f"{name} differed: {old}, then {new}"
+    used = {name for one in before.results.values() for name in one.cell.variant.space}
+    for name in sorted(used & settings[0].volumes.keys() & settings[1].volumes.keys()):
+        places = [f"{said.volumes[name]['type']} at {said.volumes[name]['folder']}" for said in settings]
+        if places[0] != places[1]:
+            yield f"the files ({name}) differed: {printable(places[0])}, then {printable(places[1])}"
     for name in sorted(set(before.names.values()) & set(after.names.values())):
         versions = [
             next((one.version for key, one in run.interpreters.items() if run.names[key] == name), "")

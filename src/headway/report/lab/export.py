@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from headway.errors import UsageError
 from headway.lab import stats
 from headway.lab.judging.assessed import assess
 from headway.lab.judging.compare import Difference
@@ -12,6 +13,7 @@ from headway.lab.judging.foretold import off
 from headway.lab.judging.verdicts import Verdict
 from headway.lab.kept.results import CellResult, Run
 from headway.report.figures import interval_to_json
+from headway.report.lab.comparison import changed_between
 
 __all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf", "verdict_to_json"]
 
@@ -132,6 +134,9 @@ def run_to_pyperf(run: Run) -> dict[str, Any]:
     """Return the timed cells as a pyperf suite (format 1.0): one benchmark per cell, one run per launch.
 
     The suite loads in pyperf 2.10 (`pyperf compare_to`). Counts and rates do not fit the format and are left out.
+
+    Raises:
+        UsageError: No cell is timed; pyperf loads no suite without a benchmark.
     """
     benchmarks = []
     for experiment in run.experiments():
@@ -160,14 +165,23 @@ def run_to_pyperf(run: Run) -> dict[str, Any]:
                     "runs": [{"metadata": {"date": run.header.started_at}, "values": samples} for samples in launches],
                 }
             )
+    if not benchmarks:
+        raise UsageError(
+            f"no cell of the run {run.id} has a time, so there is nothing for pyperf",
+            hint="its counts and rates are in `headway report RUN --json`",
+        )
     return {"version": "1.0", "benchmarks": benchmarks}
 
 
 def comparison_to_json(before: Run, after: Run, differences: Iterable[Difference]) -> dict[str, Any]:
-    """Return two runs side by side as JSON values: the ratio is after over before."""
+    """Return two runs side by side as JSON values: the ratio is after over before.
+
+    `changed` has a sentence for each difference between the runs other than time: the machine, versions, volumes.
+    """
     return {
         "before": before.id,
         "after": after.id,
+        "changed": list(changed_between(before, after)),
         "unknown_experiments": [name for name in before.unknown if name in after.unknown],
         "cells": [
             {
