@@ -65,7 +65,7 @@ class Settings:
     placement: str | None = None
     skipped: tuple[Skipped, ...] = ()
     redis: Mapping[str, str] = field(default_factory=dict)
-    volumes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    volumes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     declared: tuple[Declared, ...] = ()
     budget_s: float | None = None
     unprepared: tuple[str, ...] = ()
@@ -106,7 +106,18 @@ class Settings:
         given["interpreters"] = tuple(typed(Interpreter.from_json(one)) for one in values["interpreters"])
         given["skipped"] = tuple(typed(Skipped(**one)) for one in values["skipped"])
         given["declared"] = tuple(_declared(one) for one in values.get("declared", ()))
-        return typed(cls(**given))
+        made = typed(cls(**given))
+        for volume in made.volumes.values():
+            _check_keys(volume, "folder", "type")
+        if made.redis:
+            _check_keys(made.redis, "server", "whose")
+        return made
+
+
+def _check_keys(values: Mapping[str, str], *keys: str) -> None:
+    """Raise KeyError if one of these keys is missing: every report uses them."""
+    for key in keys:
+        values[key]
 
 
 def _declared(values: Mapping[str, Any]) -> Declared:

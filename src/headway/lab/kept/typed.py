@@ -2,6 +2,7 @@
 
 import collections.abc
 import dataclasses
+import math
 import types
 import typing
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ _T = TypeVar("_T")
 def typed(one: _T) -> _T:
     """Return `one`, an instance of a dataclass, if its fields have the types that they declare.
 
-    Only the outermost type of each field is checked; an int is accepted for a float.
+    The items of collections are checked, too. An int is accepted for a float; a float must be finite, as in JSON.
 
     Raises:
         TypeError: A field has another type.
@@ -28,13 +29,26 @@ def typed(one: _T) -> _T:
 
 
 def _is(value: object, hint: Any) -> bool:
-    kind = typing.get_origin(hint) or hint
+    kind, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in {types.UnionType, typing.Union}:
-        return any(_is(value, one) for one in typing.get_args(hint))
+        return any(_is(value, one) for one in arguments)
+    if kind is typing.Literal:
+        return value in arguments
     if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    if kind in {str, bool, tuple, dict, list, types.NoneType, collections.abc.Mapping, collections.abc.Sequence}:
+    if kind is tuple:
+        return isinstance(value, tuple) and _are(value, arguments)
+    if kind in {dict, collections.abc.Mapping}:
+        key, item = arguments
+        return isinstance(value, kind) and all(_is(one, key) and _is(other, item) for one, other in value.items())
+    if kind in {str, bool, types.NoneType}:
         return isinstance(value, kind)
     return True
+
+
+def _are(values: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
+    """Tell whether the items of a tuple have the types of its hint: `tuple[int, ...]`, or `tuple[str, int]`."""
+    wanted = hints[:1] * len(values) if hints[-1] is ... else hints
+    return len(values) == len(wanted) and all(map(_is, values, wanted))
