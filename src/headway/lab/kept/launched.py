@@ -3,7 +3,35 @@
 from dataclasses import dataclass, field
 from typing import Any, final
 
-__all__ = ["Launch"]
+from headway.lab.kept.typed import is_typed
+
+__all__ = ["Launch", "checked_facts"]
+
+_FACTS: dict[str, Any] = {
+    "timed_s": float,
+    "utilisation": dict[str, float],
+    "course": list[dict[str, Any]],
+    "own_busy_s": float,
+    "voluntary_switches": float,
+    "involuntary_switches": float,
+}
+"""Facts that figures are computed from -> their types."""
+_STRETCH: dict[str, Any] = {"phase": str, "until_s": float, "busy_s": float}
+"""The same for a stretch of the course."""
+
+
+def checked_facts(values: Any) -> dict[str, Any]:
+    """Return the facts of a stored launch.
+
+    Raises:
+        TypeError, ValueError, KeyError: The values are no facts.
+    """
+    facts = dict(values)
+    stretches = facts.get("course", ())
+    wrong = [name for name in _FACTS.keys() & facts.keys() if not is_typed(facts[name], _FACTS[name])]
+    if wrong or not all(is_typed(one[name], hint) for one in stretches for name, hint in _STRETCH.items()):
+        raise TypeError(f"{(wrong or ['course'])[0]} is not a launch's")
+    return facts
 
 
 @final

@@ -12,7 +12,7 @@ from headway.host.interpreters import Interpreter
 from headway.host.machine import Machine
 from headway.host.paths import default_store
 from headway.lab import stats
-from headway.lab.design import Cell, Experiment
+from headway.lab.design import ONE_WORKER, Cell, Experiment
 from headway.lab.experiments import declared_experiment, experiment, experiments
 from headway.lab.kept.headers import RunHeader, StoredLaunch
 from headway.lab.kept.predictions import Prediction
@@ -323,7 +323,12 @@ def read_run(store: Store, name: str = "last") -> Run:
     by_key: dict[str, list[StoredLaunch]] = {}
     for stored in store.launches(header.id):
         by_key.setdefault(stored.key, []).append(stored)
-    return run_of(header, store.cells(header.id), by_key, store.predictions(header.id))
+    cells = store.cells(header.id)
+    known = {one.id for one in header.settings.interpreters} | {ONE_WORKER}
+    with store.reading():
+        if unknown := {cell.interpreter for cell in cells} - known:
+            raise LookupError(f"cells of the interpreter {min(unknown)}, which the run has not")
+    return run_of(header, cells, by_key, store.predictions(header.id))
 
 
 def run_of(

@@ -19,9 +19,10 @@ from headway.host.paths import check_store_folder
 from headway.lab.design import Cell
 from headway.lab.kept.connection import PATIENCE_S, connect
 from headway.lab.kept.headers import RunHeader, StoredLaunch, Unreadable, header_of, settings_text
-from headway.lab.kept.launched import Launch
+from headway.lab.kept.launched import Launch, checked_facts
 from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.settings import Settings
+from headway.lab.kept.typed import typed
 from headway.lab.plan import cell_from_json, cell_to_json
 from headway.printable import printable
 
@@ -440,7 +441,8 @@ class Store:
         """Return a run's cells, in the order of its plan."""
         with self.reading():
             rows = self._db.execute("SELECT cell FROM cells WHERE run = ? ORDER BY id", (run_id,)).fetchall()
-            return [cell_from_json(json.loads(text)) for (text,) in rows]
+            cells = [typed(cell_from_json(json.loads(text))) for (text,) in rows]
+            return [cell for cell in cells if typed(cell.variant)]
 
     def done(self, run_id: str) -> set[tuple[str, int]]:
         """Return (cell key, block) of every stored launch."""
@@ -473,7 +475,9 @@ class Store:
                         status,
                         str(reason),
                         samples.get(launch_id, {}),
-                        dict(json.loads(facts)),
+                        # An agent whose answers were garbled may have told anything; its launch failed, and no figure
+                        # comes from it.
+                        (checked_facts if status == "ok" else dict)(json.loads(facts)),
                         str(stderr),
                         float(wall_s),
                     ),
