@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from headway.live.watched import Watched
 from headway.live.watcher import Watcher
 
 LIMIT_S = 60
+NONE = cast("subprocess.Popen[bytes]", None)
 
 
 @pytest.fixture
@@ -39,6 +41,8 @@ def make(tmp_path):
     yield watcher
     for one in made:
         one._reception.close()
+        for report in one._reports:
+            report.output.close()
 
 
 def ring(pid):
@@ -144,7 +148,9 @@ def test_an_analysis_leaves_the_core_to_the_service(make, tmp_path, monkeypatch)
     watcher._report(Watched(ring(7)), time.monotonic_ns())
     (report,) = watcher._reports
     nice = os.getpriority(os.PRIO_PROCESS, report.process.pid)
-    environment, _ = report.process.communicate()
+    report.process.wait(LIMIT_S)
+    report.output.seek(0)
+    environment = report.output.read()
 
     assert nice == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
     assert b"OPENBLAS_NUM_THREADS=1" in environment.split(b"\n")
@@ -167,7 +173,7 @@ def test_a_stall_for_whose_recording_there_is_no_room_is_reported_later(make, tm
             assert (one.reported_ns, one.over_ns, one.is_told) == (50 if watcher._reports else 3, 50, False)
             assert one.not_before_ns > 50
     for report in watcher._reports:
-        report.process.communicate()
+        report.process.wait(LIMIT_S)
 
     assert capfd.readouterr().err.count("a recording could not be written in") == 2
 
@@ -184,7 +190,7 @@ def test_a_stall_for_whose_recording_the_disk_has_no_room_is_analysed_in_memory(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     cast(SimpleNamespace, one.ring).save = full
-    watcher._report(one, 50)
+    watcher._report(one, time.monotonic_ns())
     assert [report.is_in_memory for report in watcher._reports] == [True]
     assert one.over_ns == 0
     deadline = time.monotonic() + LIMIT_S
@@ -211,7 +217,7 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     both = [make(), make()]
     for second, name in enumerate(names):
         (tmp_path / name).touch()
-        report = Report(cast("subprocess.Popen[bytes]", None), Watched(ring(second % 2)), tmp_path / name, asked=True)
+        report = Report(NONE, io.BytesIO(), Watched(ring(second % 2)), tmp_path / name, asked=True)
         both[second % 2]._learn(report, {"stalls": [], "told": {}})
 
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
@@ -220,7 +226,7 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
 def test_the_time_of_a_stall_counts_for_each_of_its_causes(make, tmp_path):
     """The counters have a stall once, under its main cause, and the time of its parts under theirs, as the tables have it."""
     watcher = make()
-    report = Report(cast("subprocess.Popen[bytes]", None), Watched(ring(1)), tmp_path / "it.hwt", asked=False)
+    report = Report(NONE, io.BytesIO(), Watched(ring(1)), tmp_path / "it.hwt", asked=False)
     stalls = [
         ["event loop", "own code", [["own code", 0.5], ["no core", 0.25]]],
         ["event loop", "GIL", [["GIL", 1.0], ["own code", 0.5]]],
@@ -250,7 +256,7 @@ def test_an_incomplete_recording_is_kept_as_long_as_it_is_analysed(make, tmp_pat
     assert partial.exists()
 
     gate.write_text("\n")
-    watcher._reports[0].process.communicate()
+    watcher._reports[0].process.wait(LIMIT_S)
     remove_oldest(tmp_path, "it", 2, [])
     assert not partial.exists()
 

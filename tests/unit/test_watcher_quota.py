@@ -1,6 +1,5 @@
 """A watcher under a CPU quota: its analyses do not make the stalls that they report, and lose none that the ring has."""
 
-import io
 import json
 import math
 import os
@@ -70,11 +69,9 @@ class Service:
             "cpu_ns": 4 * S // 10,
             "waited_ns": self.wall_ns - 4 * S // 10,
         }
-        return SimpleNamespace(
-            pid=1 << 30,  # no process has it
-            poll=lambda: 0 if self.now_ns >= ends_ns else None,
-            stdout=io.BytesIO(json.dumps(found).encode()),
-        )
+        options["stdout"].write(json.dumps(found).encode())
+        # No process has the id.
+        return SimpleNamespace(pid=1 << 30, poll=lambda: 0 if self.now_ns >= ends_ns else None)
 
     def copy(self, *_, **__):
         """Be late all the time in which an analysis runs slowly, as a throttled service is."""
@@ -110,6 +107,8 @@ def service(tmp_path, monkeypatch):
     yield make
     for one in made:
         one.watcher._reception.close()
+        for report in one.watcher._reports:
+            report.output.close()
 
 
 def test_stalls_of_an_analysis_lead_to_one_more(service):
@@ -132,7 +131,8 @@ def test_the_first_stall_and_requests_are_not_delayed(service):
     one.one.asked = True
     one.until(400.1)
     one.one.asked = True
-    one.watcher._reports.clear()  # as if of another process: an analysis of this one is waited for
+    # As if of another process: an analysis of this one is waited for.
+    one.watcher._reports.pop().output.close()
     one.until(400.2)
     assert len(one.begun_s) == before + 2
 
@@ -207,7 +207,8 @@ def test_an_analysis_is_not_in_a_real_time_class(tmp_path):
         (report,) = watcher._reports
         found = os.sched_getscheduler(report.process.pid)
         nice = os.getpriority(os.PRIO_PROCESS, report.process.pid)
-        report.process.communicate()
+        report.process.wait()
+        report.output.close()
     finally:
         os.sched_setscheduler(0, before, priority)
         watcher._reception.close()

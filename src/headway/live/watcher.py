@@ -322,7 +322,7 @@ class Watcher:
             file, is_in_memory = self._save(one, path)
             with open(file, "rb"):
                 told["in_memory"] = file if is_in_memory else -1
-                process = start_analysis(path, file, told)
+                process, output = start_analysis(path, file, told)
         except OSError as error:
             self._say_unwritten(error)
             with contextlib.suppress(OSError):
@@ -333,7 +333,7 @@ class Watcher:
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
         is_second = bool(reasons) and self._allowance.is_beside(seen_ns)
-        self._reports.append(Report(process, one, path, asked, is_in_memory, now_ns, is_second))
+        self._reports.append(Report(process, output, one, path, asked, is_in_memory, now_ns, is_second))
         self._allowance.begin(now_ns)
 
     def _save(self, one: Watched, path: Path) -> tuple[int, bool]:
@@ -359,19 +359,19 @@ class Watcher:
 
     def _collect(self) -> None:
         """Read the results of the processes that have analysed recordings."""
-        for report in [one for one in self._reports if one.process.poll() is not None]:
+        now_ns = time.monotonic_ns()
+        for report in [one for one in self._reports if one.has_ended(now_ns)]:
             self._reports.remove(report)
             found = report.result()
             if found is None:
                 found = {"stalls": [], "told": {}}
                 if report.keep_unexplained():
-                    why = f"a stall could not be explained; {report.path} has the recording"
+                    why = f"a stall could not be explained{report.too_long}; {report.path} has the recording"
                     report.asked = True  # keeps the recording
                 else:
-                    why = "a stall could not be explained, and has no recording"
+                    why = f"a stall could not be explained{report.too_long}, and has no recording"
                 self.say(why)
                 note_gap_now(self.log, why)
-            now_ns = time.monotonic_ns()
             self._allowance.end(
                 report.began_ns,
                 now_ns,

@@ -1,0 +1,111 @@
+"""Results of any size come from the analyses of recordings, and no analysis goes on for ever."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from made_traces import MS
+from test_stalls import AT_DEEP, AT_QUEUE, AT_REQUEST, with_stacks
+from told_traces import Script
+
+from headway.live import reports
+from headway.live.detached import Program
+from headway.live.door import Door
+from headway.live.options import Limits, Options
+from headway.live.ring import Ring
+from headway.live.stall_log import gap_in
+from headway.live.watched import Watched
+from headway.live.watcher import Watcher
+from headway.traces import writer
+
+LIMIT_S = 120
+PIPE_BYTES = 64 << 10
+
+
+@pytest.fixture
+def watcher(tmp_path):
+    """Return a watcher that keeps no other's recordings, and prints nothing."""
+    made = Watcher(Door(), Options(str(tmp_path / "stalls"), "it", 1, Limits(wait_ns=50 * MS), quiet=True))
+    yield made
+    made._reception.close()
+
+
+def watched(data, **more):
+    """Return a process whose recordings are these bytes."""
+    laps = SimpleNamespace(late_loops=0, late_pools=0, open_loops=0, open_pools=0)
+    state = {"pid": 7, "pidfd": -1, "gone": False, "gone_ns": 0, "finished": False, "blind": "", "lost_children": 0}
+    state |= {"stopped": False, "laps": laps, "evidence": lambda *_: {}, "close": lambda: None} | more
+    ring = SimpleNamespace(copy=lambda *_, **__: None, save=lambda file: os.write(file, data), **state)
+    return Watched(cast(Ring, ring))
+
+
+def of_hanging_requests(threads):
+    """Return a trace of a server whose requests all hang."""
+    script = Script()
+    for thread in range(threads):
+        script.hold(thread, thread / 10, thread / 10 + 0.05, stack=AT_QUEUE)
+        script.hold(thread, 100 + thread / 10, 100 + thread / 10 + 0.05, stack=AT_REQUEST)
+    return script.trace(5000, *(f"waitress-{number}" for number in range(threads)), ended=False)
+
+
+def of_waits(threads, rounds):
+    """Return a trace of threads that all wait, again and again, while one computes for 60 ms."""
+    script = Script()
+    for number in range(rounds):
+        begun = number * 100
+        script.hold(0, begun + 1, begun + 61, stack=AT_DEEP)
+        for thread in range(1, threads):
+            script.wait(thread, begun, stack=AT_DEEP, asks_ms=begun + 5)
+            script.hold(thread, begun + 62 + thread / 10, begun + 62 + thread / 10 + 0.05, stack=AT_DEEP)
+    return script.trace(rounds * 100 + 1, *(f"pool-{number}" for number in range(threads)), ended=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "trace"), [("parts", of_hanging_requests(250)), ("told", of_waits(30, 24))], ids=["parts", "told"]
+)
+def test_results_of_any_size_come_from_an_analysis(watcher, tmp_path, monkeypatch, name, trace):
+    """A pipe would hold 64 KiB of them, and each of the two processes would wait for the other one."""
+    results = []
+    learn = watcher._learn
+    monkeypatch.setattr(watcher, "_learn", lambda report, found: results.append(found) or learn(report, found))
+    data = writer.write(with_stacks(trace), tmp_path / "it.hwt").read_bytes()
+    one = watched(data)
+    watcher._report(one, time.monotonic_ns())
+    deadline = time.monotonic() + LIMIT_S
+    while watcher._reports:
+        assert time.monotonic() < deadline, "the watcher waits for an analysis that waits for the watcher"
+        watcher._collect()
+        time.sleep(0.02)
+
+    (found,) = results
+    other = {"parts", "told"} - {name}
+    assert len(json.dumps({key: value for key, value in found.items() if key not in other})) > PIPE_BYTES
+    assert gap_in(watcher.log) is None
+    assert len(watcher.log.read_text().splitlines()) == len(one.told.lengths_ns) == len(found["told"])
+
+
+def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, monkeypatch):
+    """The analysis is killed after its time, and the stall is told without a cause; its recording is kept."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nexec sleep 1000\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(reports, "_MOST_S", 0.25)
+    watcher._has_watched = True
+    watcher._rings.append(watched(b"it", gone=True, look=lambda _: (False, False)))
+    watcher._rings[0].asked = True
+    watcher._service = SimpleNamespace(end=lambda *_: None, add_stalls=lambda _: None)
+    monkeypatch.setattr("headway.live.watcher._LINGER_S", 0)
+    monkeypatch.setattr("headway.live.watcher.let_go_of_stderr", lambda: None)
+
+    watcher.run(cast(Program, SimpleNamespace(ended=lambda: True)))
+
+    (recording,) = (tmp_path / "stalls").glob("*.hwt*")
+    assert recording.suffix == ".hwt"
+    words = f"a stall could not be explained in 0.25 s; {Path(recording)} has the recording"
+    assert f"as {words}; last at 20" in gap_in(watcher.log)[1]
