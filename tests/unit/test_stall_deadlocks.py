@@ -10,7 +10,7 @@ from made_traces import MS, START_NS, UNKNOWN_FRAME
 from told_traces import Script
 
 from headway.traces.analysis.holders import Holders
-from headway.traces.analysis.stall_causes import Causes
+from headway.traces.analysis.spent_holds import SpentHolds
 from headway.traces.analysis.stall_model import Thresholds
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
@@ -170,7 +170,7 @@ def test_a_row_of_an_earlier_version_has_no_such_word():
 
 def test_many_threads_that_are_stuck_at_one_lock_are_not_searched_for_each_other(stalls, monkeypatch):
     """Neither its owner at the end, nor who kept the GIL meanwhile: 5,000 stuck threads would need 25 million looks."""
-    looks, timeline, held = [], Holders.timeline, Causes._held
+    looks, timeline, held, whole = [], Holders.timeline, SpentHolds._held, SpentHolds._whole_hold
 
     def counted(*given):
         looks.append(given)
@@ -180,8 +180,13 @@ def test_many_threads_that_are_stuck_at_one_lock_are_not_searched_for_each_other
         looks.append(given)
         return held(*given)
 
+    def counted_whole(*given):
+        looks.append(given)
+        return whole(*given)
+
     monkeypatch.setattr(Holders, "timeline", counted)
-    monkeypatch.setattr(Causes, "_held", counted_hold)
+    monkeypatch.setattr(SpentHolds, "_held", counted_hold)
+    monkeypatch.setattr(SpentHolds, "_whole_hold", counted_whole)
     names = [f"waiter-{number}" for number in range(100)]
     found = stalls(waiting(AUDIT, *[OUTSIDE] * len(names)), 3_000, "owner", *names, "main")
 

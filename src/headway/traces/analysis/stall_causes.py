@@ -19,9 +19,10 @@ from headway.traces.analysis.contention import takes
 from headway.traces.analysis.doing import Doing
 from headway.traces.analysis.handed import starts_a_thread
 from headway.traces.analysis.holders import ELSEWHERE_NS, Circle, Holders, LockHold, LockWaits
-from headway.traces.analysis.intervals import Holds, recorded
+from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
+from headway.traces.analysis.spent_holds import IN_C_NS, SpentHolds
 from headway.traces.analysis.stall_model import Cause, Kept, Part, merged
 from headway.traces.loops import waits_for_a_lock
 from headway.traces.model import Flag, Frame, Kind
@@ -31,11 +32,6 @@ __all__ = ["Causes"]
 _MS: Final = 1_000_000
 _FREE_NS: Final = 1 * _MS
 """If a wanted GIL is free for less than this, its hand-off is still under way."""
-_SHORT_QUEUE_NS: Final = 1 * _MS
-_IN_C_NS: Final = 2 * _MS
-"""A request made Python code release the GIL within microseconds; a later release means that a call of C ran."""
-_ASLEEP_NS: Final = 50 * _MS
-"""A holder whose account stands still for so long sleeps: the looks would show that it waits for a core."""
 _HELD_SHARE: Final = 0.15
 """A thread that had a lock for a smaller share of a wait is not told."""
 _MOST_HOLDERS: Final = 3
@@ -53,26 +49,11 @@ class Causes:
         self._observed = observed
         self._trace = observed.trace
         self._recorded = recorded(observed.trace)
+        self._spent = SpentHolds(observed, self._recorded.holds)
 
     @cached_property
     def _holders(self) -> Holders:
         return Holders(self._trace, self._recorded.holds, self._recorded.waits, self._observed.changed)
-
-    @cached_property
-    def _holds(self) -> dict[int, Holds]:
-        holds = self._recorded.holds
-        return {int(gil): holds.chosen(holds.gil == gil) for gil in np.unique(holds.gil)}
-
-    @cached_property
-    def _keeping(self) -> dict[int, Holds]:
-        """Those of the holds in which a call of C, or a garbage collection, may have kept the GIL: they are few."""
-        collected = [(one.start_ns, one.end_ns) for one in self._trace.evidence.collections]
-        begun_ns, over_ns = np.sort(np.array(collected, dtype=np.int64).reshape(-1, 2).T)
-        found = {}
-        for gil, holds in self._holds.items():
-            collects = np.searchsorted(begun_ns, holds.end_ns) > np.searchsorted(over_ns, holds.start_ns)
-            found[gil] = holds.chosen(collects | (holds.length_ns >= _IN_C_NS))
-        return found
 
     def of(self, thread: int, begin: int, end: int, until_ns: int) -> tuple[Part, ...]:
         """Return why a thread made no progress from one of its events to another one: the longest part first.
@@ -165,7 +146,7 @@ class Causes:
         if kind == Kind.ACQUIRE:
             forced = following is not None and bool(own.flags[following] & Flag.FORCED)
             stack = (
-                self._let_go_at(int(own.stack[following]), over_ns - begun_ns, forced=forced)
+                self._spent.let_go_at(int(own.stack[following]), over_ns - begun_ns, forced=forced)
                 if following is not None
                 else ()
             )
@@ -205,26 +186,18 @@ class Causes:
             off_ns = min(length_ns, max(queued_ns or 0, self._observed.accounts.off_core_ns(tid, begun_ns, over_ns)))
         # A garbage collection waits for a core as often as the thread's other work.
         collected_ns = collected_ns * (length_ns - off_ns) // length_ns
-        found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
+        found = self._spent.placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
         stack_then = stack if in_a_call or queued_ns is None else ()
         found += self._off_core(thread, off_ns, queued_ns, begun_ns, over_ns, stack_then)
-        return found + self._placed(Cause.OWN, length_ns - off_ns - collected_ns, thread, begun_ns, over_ns, stack)
+        return found + self._spent.placed(
+            Cause.OWN, length_ns - off_ns - collected_ns, thread, begun_ns, over_ns, stack
+        )
 
     def _answers_at_once(self, gil: int, begun_ns: int) -> bool:
         """Tell whether the hold that begins at a time ended right after a request, as Python code ends it."""
-        holds = self._holds[gil]
+        holds = self._spent.holds[gil]
         place = int(np.searchsorted(holds.start_ns, begun_ns))
-        return int(holds.end_ns[place] - holds.asked_ns[place]) < _IN_C_NS
-
-    def _let_go_at(self, stack: int, length_ns: int, *, forced: bool) -> tuple[Frame, ...]:
-        """Return the stack at which a hold ended if it shows where the whole hold was; else ().
-
-        After a request, the holder releases the GIL at once, or right after a call of C. A thread that yields after a
-        long hold was elsewhere during the hold.
-        """
-        if self._observed.home(stack) is not None or (length_ns >= ELSEWHERE_NS and not forced):
-            return ()
-        return self._observed.stack(stack)
+        return int(holds.end_ns[place] - holds.asked_ns[place]) < IN_C_NS
 
     def _off_core(
         self, thread: int, off_ns: int, queued_ns: int | None, begun_ns: int, over_ns: int, stack: tuple[Frame, ...]
@@ -234,7 +207,7 @@ class Causes:
             return [Part(Cause.UNEXPLAINED, off_ns, thread, stack, idle=True)]
         without_ns = min(off_ns, queued_ns)
         kept = Kept.C if over_ns - begun_ns >= ELSEWHERE_NS else None
-        blocked = self._placed(Cause.BLOCKED, off_ns - without_ns, thread, begun_ns, over_ns, stack, kept)
+        blocked = self._spent.placed(Cause.BLOCKED, off_ns - without_ns, thread, begun_ns, over_ns, stack, kept)
         return [Part(Cause.CORE, without_ns, thread), *blocked]
 
     def _away(self, thread: int, event: int, begun_ns: int, over_ns: int, share: float | None) -> list[Part]:
@@ -288,7 +261,7 @@ class Causes:
 
     def _held_from_ns(self, gil: int, since_ns: int) -> int:
         """Return when a hold of a GIL begins, at or after a time."""
-        holds = self._holds.get(gil)
+        holds = self._spent.holds.get(gil)
         place = int(np.searchsorted(holds.start_ns, since_ns)) if holds is not None else 0
         return int(holds.start_ns[place]) if holds is not None and place < len(holds) else self._trace.end_ns
 
@@ -385,111 +358,17 @@ class Causes:
         own = self._observed.of(thread)
         gil = int(own.gil[event])
         if starts_a_thread(self._trace, int(own.stack[event])):
-            return self._held_by_others(self._holds.get(gil), thread, begun_ns, over_ns)[0]
-        found, _ = self._held_by_others(self._keeping.get(gil), thread, begun_ns, over_ns)
+            return self._spent.by_others(self._spent.holds.get(gil), thread, begun_ns, over_ns)[0]
+        found, _ = self._spent.by_others(self._spent.keeping.get(gil), thread, begun_ns, over_ns)
         return [part for part in found if part.cause is Cause.COLLECTION or part.kept in (Kept.C, Kept.UNREACHED)]
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return the holders of the GIL, as parts, while a thread waited for it."""
-        found, covered_ns = self._held_by_others(self._holds.get(gil), thread, begun_ns, over_ns)
+        found, covered_ns = self._spent.by_others(self._spent.holds.get(gil), thread, begun_ns, over_ns)
         free_ns = over_ns - begun_ns - covered_ns
         queued_ns = self._observed.accounts.queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
         without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
         return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
-
-    def _held_by_others(self, holds: Holds | None, thread: int, begun_ns: int, over_ns: int) -> tuple[list[Part], int]:
-        """Return how the other threads spent their holds within a time, as parts, and the sum of these holds."""
-        found: list[Part] = []
-        covered_ns = 0
-        if holds is not None:
-            for place in range(int(np.searchsorted(holds.end_ns, begun_ns, "right")), len(holds)):
-                since_ns, until_ns = int(holds.start_ns[place]), int(holds.end_ns[place])
-                if since_ns >= over_ns:
-                    break
-                since_ns, until_ns = max(since_ns, begun_ns), min(until_ns, over_ns)
-                if until_ns > since_ns and int(holds.thread[place]) != thread:
-                    covered_ns += until_ns - since_ns
-                    found += self._held(holds, place, since_ns, until_ns)
-        return found, covered_ns
-
-    def _held(self, holds: Holds, place: int, since_ns: int, until_ns: int) -> list[Part]:
-        """Return how the holder of the GIL spent a part of its hold."""
-        holder = int(holds.thread[place])
-        tid = self._trace.threads[holder].tid
-        length_ns = until_ns - since_ns
-        collected_ns = self._observed.collected_ns(tid, since_ns, until_ns)
-        one = holds.chosen(slice(place, place + 1))  # each property of all holds is a pass over them
-        whole_ns = int(one.length_ns[0])
-        known = self._let_go_at(int(one.stack[0]), whole_ns, forced=bool(one.forced[0]))
-        off_ns = round(length_ns * int(one.off_core_ns[0]) / max(1, whole_ns))
-        off_ns = max(off_ns, self._observed.accounts.off_core_ns(tid, since_ns, until_ns))
-        account_ns = self._observed.accounts.queued_ns(tid, since_ns, until_ns)
-        # Without an account, a holder that did not run may have had no core, or have slept with the GIL held.
-        queued_ns = min(off_ns if account_ns is None else min(off_ns, account_ns), length_ns)
-        queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
-        # As in _holding().
-        collected_ns = collected_ns * (length_ns - min(off_ns, length_ns)) // max(1, length_ns)
-        unasked = Kept.UNREACHED if self._trace.process.has_subinterpreters else Kept.C
-        late_ns = self._late_ns(one, tid)
-        kept: Kept | None = None
-        if late_ns is not None:
-            kept = unasked if late_ns >= _IN_C_NS else Kept.PYTHON
-        if until_ns >= self._trace.end_ns and 2 * off_ns > length_ns:
-            # It hardly ran: it is asleep in a call, or without a core, which the account shows only afterwards.
-            slept_ns = self._observed.accounts.asleep_ns(tid, int(one.start_ns[0]))
-            kept = kept if 2 * slept_ns > off_ns and slept_ns >= _ASLEEP_NS else None
-        found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
-        idle_ns = 0
-        if account_ns is None:
-            idle_ns, queued_ns = queued_ns, 0
-        elif (kept is Kept.PYTHON or self._observed.stopped_ns(since_ns, until_ns)[0]) and 2 * (
-            off_ns - queued_ns
-        ) > length_ns:
-            # A holder that neither ran nor had to wait for a core was in no bytecode: its process was stopped, say.
-            idle_ns = min(off_ns - queued_ns, length_ns - collected_ns - queued_ns)
-        found += [Part(Cause.UNEXPLAINED, idle_ns, holder, known, idle=True), Part(Cause.CORE, queued_ns, holder)]
-        rest_ns = length_ns - collected_ns - queued_ns - idle_ns
-        return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
-
-    def _late_ns(self, one: Holds, tid: int) -> int | None:
-        """Return for how long a holder certainly kept the GIL after the request; None if it may not have run then.
-
-        The time in which it had no core does not count, as it could not release the GIL. If the system's account shows
-        that the holder was asleep, it was in a call.
-        """
-        if self._observed.stopped_ns(int(one.asked_ns[0]), int(one.end_ns[0]))[0]:
-            return None
-        queued_ns = self._observed.accounts.most_queued_ns(tid, int(one.asked_ns[0]), int(one.end_ns[0]))
-        if queued_ns is not None:
-            return int(one.end_ns[0] - one.asked_ns[0]) - queued_ns
-        late_ns = int(one.overrun_ns[0])
-        is_known = bool(one.ran[0]) or late_ns < _IN_C_NS or not self._observed.accounts.has_looks
-        return late_ns if is_known else None
-
-    def _placed(
-        self,
-        cause: Cause,
-        time_ns: int,
-        thread: int,
-        since_ns: int,
-        until_ns: int,
-        stack: tuple[Frame, ...],
-        kept: Kept | None = None,
-    ) -> list[Part]:
-        """Split a time by the stacks at which samples saw the thread; without samples, it is one part at `stack`.
-
-        For a blocking call with the GIL held, only samples count that saw the thread asleep.
-        """
-        tid = self._trace.threads[thread].tid
-        seen = Counter(
-            one.frames
-            for one in self._observed.seen(thread, since_ns, until_ns)
-            if self._observed.is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
-            and (cause is not Cause.BLOCKED or self._observed.accounts.is_asleep(tid, one.time_ns))
-        )
-        return [
-            Part(cause, time_ns * count // seen.total(), thread, frames, kept) for frames, count in seen.items()
-        ] or [Part(cause, time_ns, thread, stack, kept)]
 
 
 def _shortened(parts: list[Part], most_ns: int) -> list[Part]:

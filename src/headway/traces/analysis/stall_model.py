@@ -179,8 +179,9 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
             spots[id(part.frames)] = part.place
         spot = spots[id(part.frames)]
         function = None if spot is None else (spot.filename, spot.function)
-        kind = (part.kept, part.lock, part.circle, part.idle, part.lost)
-        key: tuple[object, ...] = (part.cause, part.thread, function, *kind)
+        # Members of an Enum by their identity: their hash is Python code, and there may be a million parts.
+        kind = (id(part.kept), part.lock, id(part.circle), part.idle, part.lost)
+        key: tuple[object, ...] = (id(part.cause), part.thread, function, *kind)
         functions[key][0 if spot is None else spot.line].append(part)
     found = []
     small_ns: dict[Cause, int] = defaultdict(int)
@@ -197,6 +198,8 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
 
 def _sum(parts: Sequence[Part]) -> Part:
     """Return the sum of parts at one line; its stack is that of the longest single time."""
+    if len(parts) == 1 and not parts[0].holders and not parts[0].longest_ns:
+        return parts[0]  # as nearly always where hundreds of threads wait for one another
     longest = max(parts, key=lambda one: one.longest_ns or one.time_ns)
     holders = summed(one for part in parts for one in part.holders)
     return replace(longest, time_ns=sum(one.time_ns for one in parts), holders=holders, longest_ns=0)
@@ -204,6 +207,8 @@ def _sum(parts: Sequence[Part]) -> Part:
 
 def _of_function(lines: Sequence[Part], length_ns: int) -> list[Part]:
     """Return the parts of a function whose lines have one part each: the small ones belong to the largest one."""
+    if len(lines) == 1 and lines[0].also is None:
+        return list(lines)
     largest, *others = sorted(lines, key=lambda one: -one.time_ns)
     has_lines = largest.cause in {Cause.BLOCKED, Cause.UNEXPLAINED}
     apart = [one for one in others if has_lines and one.time_ns >= _LEAST_SHARE * length_ns]
