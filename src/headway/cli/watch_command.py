@@ -31,6 +31,7 @@ from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING
 
 __all__ = ["add_lengths", "prepare", "run"]
 
+_PATIENCE_S = 1.0
 _UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -121,14 +122,22 @@ def run(arguments: argparse.Namespace) -> int:
     told = why is not None
     options = Options(str(folder), stem, os.getpid(), limits, arguments.keep, arguments.quiet, listen, is_told=told)
     if why is not None:
-        console.say(f"{name} is not watched: {why}")
+        _say(f"{name} is not watched: {why}")
     try:
         variables, watcher = start_watcher(options)
     except RecordingError as error:  # no room for another process, say
         _go_unwatched(command, f"{name} is not watched: {error.message}" if why is None else "")
     if not arguments.quiet and why is None:
-        console.say(f"watching {name}; recordings go to {folder}; `kill -USR2 {watcher}` writes one now")
+        _say(f"watching {name}; recordings go to {folder}; `kill -USR2 {watcher}` writes one now")
     launch.become(command, launch.environment(variables, base=launch.original_environment()))
+
+
+def _say(text: str) -> None:
+    """Print a line, unless stderr is a pipe that is full: the program must start even if nobody reads it."""
+    from headway.live.said import has_room
+
+    if has_room(_PATIENCE_S):
+        console.say(text)
 
 
 def _go_unwatched(command: Sequence[str], said: str) -> NoReturn:
@@ -136,5 +145,5 @@ def _go_unwatched(command: Sequence[str], said: str) -> NoReturn:
     from headway.live import launch
 
     if said:
-        console.say(said)
+        _say(said)
     launch.become(command, launch.unrecorded(launch.original_environment()))

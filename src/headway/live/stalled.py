@@ -20,6 +20,7 @@ from typing import Any
 
 from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
+from headway.live.said import print_line
 from headway.live.stall_log import append, here, note_gap
 from headway.live.told import Told
 from headway.traces.analysis.overwritten import with_late_threads
@@ -34,6 +35,8 @@ from headway.traces.reader import read
 __all__ = ["main", "stalls_to_tell", "with_its_end", "with_its_program"]
 
 _FEW = 3
+_PATIENCE_S = 1.0
+"""The time for which a line waits for the reader of stderr: the watcher waits for the end of this process."""
 _LOG = ".stalls.jsonl"
 _MOST_LOG_BYTES = 32 << 20
 
@@ -69,12 +72,13 @@ def main(partial: Path) -> int:
     # Its own cost, which counts towards the service's quota.
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
     json.dump({"stalls": found, "told": known.news, "parts": parts_told, **taken}, sys.stdout)
-    sys.stdout.flush()  # before the lines: a stderr that nobody reads may block
+    sys.stdout.flush()
     if not told["quiet"]:
         for line in _lines(rows):
-            _say(f"{line} [{'no recording' if in_memory else path.name}]")
+            if not print_line(f"{line} [{'no recording' if in_memory else path.name}]", patience_s=_PATIENCE_S):
+                break  # nobody reads; the log has all stalls
     if told["asked"] and not told["quiet"] and not in_memory:
-        _say(f"the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}")
+        print_line(f"the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}", patience_s=_PATIENCE_S)
     return 0
 
 
@@ -122,12 +126,6 @@ def stalls_to_tell(trace: Trace, told: dict[str, Any], known: Told) -> Iterator[
             yield stall  # else the stall was reported, and nothing new is known of it
 
 
-def _say(line: str) -> None:
-    """Print a line on stderr, which may be closed, full, or a pipe without a reader: the log has all stalls."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"headway: {line}\n".encode())
-
-
 def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines for stderr: one for each stall; of many waits for the GIL, only the longest one."""
     waits = [row for row in rows if row["kind"] == StallKind.WAIT.value]
@@ -146,7 +144,7 @@ def _log(log: Path, rows: Sequence[dict[str, Any]], *, quiet: bool) -> None:
     except OSError as error:
         note_gap(log)
         if not quiet:
-            _say(f"stalls are missing from {log}: {error.strerror or error}")
+            print_line(f"stalls are missing from {log}: {error.strerror or error}", patience_s=_PATIENCE_S)
 
 
 def _turn_over(log: Path) -> None:
@@ -167,5 +165,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except (HeadwayError, OSError) as error:
-        sys.stderr.write(f"headway: {sys.argv[1]}: {error}\n")
+        print_line(f"{sys.argv[1]}: {error}", patience_s=_PATIENCE_S)
         sys.exit(1)
