@@ -34,6 +34,10 @@ class Account:
     def add(self, record): self.sum += 1
 ACCOUNT = Account()
 add = ACCOUNT.add
+def fill_the_rest(record):
+    if record["id"]: record["answer"] = record["id"] * 2
+def log_the_rest(record):
+    if record["id"]: LOG.append(record["id"])
 def records(): return [{"id": k} for k in range(4)]
 def pairs(): return [(Account(), one) for one in records()]
 """
@@ -61,10 +65,15 @@ def reasons(tmp_path, monkeypatch):
         ("log", "changing.LOG of its own"),
         ("add", "changing.ACCOUNT.sum of its own"),
         ("Account.add", "copies of its arguments"),
+        ("fill_the_rest", "copies of its arguments"),
+        ("log_the_rest", "changing.LOG of its own"),
     ],
 )
 def test_processes_cannot_do_work_that_is_a_change(reasons, name, what):
-    """The pasted code would lose all of it; threads change the program's own objects."""
+    """The pasted code would lose all of it; threads change the program's own objects.
+
+    The first input may be one of which the function makes nothing.
+    """
     processes, interpreters, threads = reasons(name, ":pairs" if name == "Account.add" else ":records")
     never = "the program never sees the changes"
     assert processes == f"the function returns None and changes {what} in each process: {never}"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from headway_agent.strangers.effects import Effects
-from headway_agent.strangers.examine import _FailedError, _next
+from headway_agent.strangers.failed import FailedError
 from headway_agent.strangers.renewing import Anew
+from headway_agent.strangers.repeated import next_of
 from headway_agent.strangers.supply import Supply
 
 
@@ -75,9 +76,9 @@ def test_inputs_that_end_later_are_an_answer(monkeypatch: pytest.MonkeyPatch) ->
         supply = called_once(generators(2))
         assert supply.changes
         for place in range(2):
-            _next(supply, place, talk)
-        with pytest.raises(_FailedError):
-            _next(supply, 2, talk)
+            next_of(supply, place, talk)
+        with pytest.raises(FailedError):
+            next_of(supply, 2, talk)
     beginning = "its arguments cannot be made anew: "
     assert said == [
         ("again", f"{beginning}ValueError: the function of the inputs gives none if it is called again", "used up"),

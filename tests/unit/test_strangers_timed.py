@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headway_agent import proc
-from headway_agent.strangers import examine, timed
+from headway_agent.strangers import repeated, timed
 from test_advice import FUNCTION
 
 from headway.advice import course
@@ -24,7 +24,7 @@ class BusyMachine:
             monotonic=lambda: self.wall_ns / 1e9,
         )
         monkeypatch.setattr(timed, "time", clocks)
-        monkeypatch.setattr(examine, "time", clocks)
+        monkeypatch.setattr(repeated, "time", clocks)
         monkeypatch.setattr(proc, "queued_ns", lambda: self.queued_ns)
 
     def call(self) -> int:
@@ -39,14 +39,22 @@ def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.Mon
     """A function that computes all the time does so on a busy machine, too, in each of its calls."""
     machine, given = BusyMachine(monkeypatch), {}
     talk: Any = SimpleNamespace(begin=lambda _stage: None, give=lambda stage, **values: given.update({stage: values}))
-    _, first = examine._timed_call(machine.call, (), talk)
+    _, first = repeated.timed_call(machine.call, (), talk)
     assert (first.wall_s, first.own_s) == pytest.approx((0.464, 0.08))
-    effects = SimpleNamespace(end=list, left_processes=False, unseen=lambda make: make())
+    effects = SimpleNamespace(
+        end=list, leave_processes=bool, called_once=lambda: None, apart=lambda make: make(), unseen=lambda make: make()
+    )
     watch = SimpleNamespace(watched=[], over=lambda _wall_ns: [])
     supply = SimpleNamespace(
-        next=lambda _place: (), used_up=str, may_have_been=bool, changes=False, count=1, anew_s=0.0
+        next=lambda _place: (),
+        used_up=str,
+        may_have_been=bool,
+        has_changed=lambda _: False,
+        changes=False,
+        count=1,
+        anew_s=0.0,
     )
-    examine._again(talk, effects, machine.call, supply, 0, lambda: watch)
+    repeated.again(talk, effects, machine.call, supply, 0, lambda: watch)
     again = given["again"]
     assert again["cpu_share"] == pytest.approx(1.0)
     assert (again["mean_s"], again["own_s"]) == pytest.approx((0.464, 0.08))

@@ -108,7 +108,6 @@ class Effects:
         self._objects = [one for one in (getattr(function, "__self__", None), *objects) if one is not None]
         self._folder = folder_of(function)
         self._seen = {}
-        self.left_processes = False
 
     def begin(self):
         self._note_state()
@@ -144,11 +143,11 @@ class Effects:
             Effects._now = self
 
     def called_once(self):
-        """Take as given what the first call has made once for the process.
+        """Take as given what the first calls have made once for the process.
 
-        These are modules that it imported, with the settings that imports change, and the children that multiprocessing keeps as its own helpers: the server of
-        forks, and the tracker of shared memory and semaphores. A function that leaves processes behind leaves one after
-        each call.
+        These are modules that they imported, with the settings that imports change, and the children that multiprocessing
+        keeps as its own helpers: the server of forks, and the tracker of shared memory and semaphores. A function that
+        leaves processes behind leaves one after each call.
         """
         self._children = set(proc.children(os.getpid()))
         imported = set(own_modules(self._folder)) - self._modules
@@ -162,6 +161,10 @@ class Effects:
         for name, value in now.items():
             self._settings.setdefault(name, value)
 
+    def leave_processes(self):
+        """Tell whether processes live that the calls since `called_once` have started."""
+        return any(map(_lives, set(proc.children(os.getpid())) - self._children))
+
     def end(self):
         """Return the first _MOST observations, a list of [kind, words]."""
         Effects._now = None
@@ -174,7 +177,6 @@ class Effects:
             before = self._answers.get(place, (0, 0))
             if hits > before[0] and misses > before[1]:
                 self._note("helper's cache", "results of %s are kept (functools.lru_cache)" % place)
-        self.left_processes = any(map(_lives, set(proc.children(os.getpid())) - self._children))
         for (kind, name), words in written(self._function, own_modules(self._folder)).items():
             if not self._is_told(kind, name):
                 self._note(kind, words)

@@ -21,46 +21,14 @@ import time
 import traceback
 
 from .. import proc
-from .supply import Supply, dumped
+from .failed import FailedError, print_users_part, said, where_of
+from .repeated import again, pickle_of, timed_call
+from .supply import Supply
 from .talk import Talk
-from .timed import Clock, computing
 
 __all__ = ["main"]
 
-_CALLS_S = 0.4
-_MOST_CALLS = 20
-_LOCKS_S, _LONG_S = 0.1, 2.0
-"""The time for calls with watched locks, and the mean time from which on no further call is made for them."""
 _MOST_PICKLES = 32
-_OURS = os.path.dirname(os.path.abspath(__file__))
-
-
-class _FailedError(Exception):
-    """A failure of the user's code in a stage."""
-
-
-def _where(error):
-    """Return the innermost location outside this package and importlib: "app.py:17"."""
-    found = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if not frame.filename.startswith((_OURS, "<frozen")) and "/importlib/" not in frame.filename:
-            found = "%s:%d" % (frame.filename, frame.lineno)
-    return found
-
-
-def _print_users_part(error):
-    """Print a traceback without our own frames above the user's frames."""
-    frames = traceback.extract_tb(error.__traceback__)
-    while frames and (frames[0].filename.startswith((_OURS, "<frozen")) or "/importlib/" in frames[0].filename):
-        del frames[0]
-    if frames:
-        sys.stderr.write("Traceback (most recent call last):\n%s" % "".join(traceback.format_list(frames)))
-    sys.stderr.write("".join(traceback.format_exception_only(type(error), error)))
-
-
-def _said(error):
-    text = str(error).strip().splitlines()
-    return "%s: %s" % (type(error).__name__, text[0][:300]) if text else type(error).__name__
 
 
 def _distributions(names):
@@ -123,16 +91,16 @@ def _import(job, talk):
             function = find(job["target"])
         except MissingNameError as error:
             talk.give("function", error=str(error), about="names")
-            raise _FailedError from None
+            raise FailedError from None
         except BaseException as error:
             talk.give(
                 "import",
-                error=_said(error),
-                where=_where(error),
+                error=said(error),
+                where=where_of(error),
                 failed=watch.failed,
                 missing=getattr(error, "name", None),
             )
-            raise _FailedError from error
+            raise FailedError from error
     import_s = (time.perf_counter_ns() - begun_ns) / 1e9
     new = set(sys.modules) - before
     extensions = sorted(
@@ -155,16 +123,6 @@ def _import(job, talk):
     return function
 
 
-def _pickle_of(value):
-    """Return (bytes, seconds there and back, error): the cost of sending a value to another process."""
-    from . import calls
-
-    try:
-        return calls.sent(value) + ("",)
-    except BaseException as error:
-        return 0, 0.0, _said(error)
-
-
 def _function(job, talk):
     function = _import(job, talk)
     from . import calls
@@ -175,28 +133,28 @@ def _function(job, talk):
     talk.begin("function")
     if not callable(function):
         talk.give("function", error="it is %s, which cannot be called" % type(function).__name__, about="names")
-        raise _FailedError
+        raise FailedError
     kind = calls.kind_of(function)
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     # A pool sends the function with each call: by its name, or, of a method, with its object.
-    own_bytes, own_s, own_error = _pickle_of(function)
+    own_bytes, own_s, own_error = pickle_of(function)
 
     talk.begin("inputs")
     try:
         given, by_name, lost = calls_of(job["target"], function)
     except MissingNameError as error:
         talk.give("inputs", error=str(error), about="names")
-        raise _FailedError from None
+        raise FailedError from None
     except InputsError as error:
         is_method = error.about not in ("inputs", "pickled") and class_of_method(job["target"]) is not None
         talk.give("inputs", error=str(error), about="method" if is_method else error.about)
-        raise _FailedError from None
+        raise FailedError from None
     except BaseException as error:
-        talk.give("inputs", error=_said(error), where=_where(error))
-        raise _FailedError from error
+        talk.give("inputs", error=said(error), where=where_of(error))
+        raise FailedError from error
     task, arguments = calls.task_of(function, kind, given)
     # The function itself goes with them, as the argument of another one or not; its size is told apart.
-    pickles = [_pickle_of((args, kwargs) if kwargs else args) for args, kwargs in given[:_MOST_PICKLES]]
+    pickles = [pickle_of((args, kwargs) if kwargs else args) for args, kwargs in given[:_MOST_PICKLES]]
     sizes = [size for size, _, error in pickles if not error]
     talk.give(
         "inputs",
@@ -218,18 +176,18 @@ def _function(job, talk):
     effects.begin()
     # A call that fails for another reason, with an instance, is no mistake of the inputs.
     is_bare = owner is not None and given[0][0] and not isinstance(given[0][0][0], owner)
-    result, first = _timed_call(task, arguments[0], talk, about="method" if is_bare else "")
+    result, first = timed_call(task, arguments[0], talk, about="method" if is_bare else "")
     if kind == calls.PLAIN and hasattr(result, "__next__") and hasattr(result, "send"):
         kind = calls.GENERATOR
         task, arguments = calls.task_of(function, kind, given)
-        result, first = _timed_call(task, arguments[0], talk)
+        result, first = timed_call(task, arguments[0], talk)
     elif kind == calls.PLAIN and hasattr(result, "__await__"):
         close = getattr(result, "close", None)
         if close is not None:
             close()
         kind = calls.ASYNC
         task, arguments = calls.task_of(function, kind, given)
-        result, first = _timed_call(task, arguments[0], talk)
+        result, first = timed_call(task, arguments[0], talk)
     talk.give(
         "function",
         kind=kind,
@@ -244,130 +202,7 @@ def _function(job, talk):
     talk.give("call", first_s=first.own_s, result=type(result).__name__)
     effects.called_once()
     supply.called_once(task, arguments, first, effects.apart)
-    _again(talk, effects, task, supply, result, lambda: Locks(function, own))
-
-
-def _timed_call(task, args, talk, about="", which=0):
-    """Call the function; return its result and its times. `which` is the number of the input, from 1."""
-    pid = os.getpid()
-    clock = Clock()
-    try:
-        result = task(*args)
-    except BaseException as error:
-        talk.give("call", error=_said(error), where=_where(error), about=about, which=which)
-        raise _FailedError from error
-    finally:
-        if os.getpid() != pid:
-            # A child that the call has forked has returned from the call, too, and must not go on like its parent.
-            talk.give("call", error="it forks, and its child comes back from the call, too")
-            os._exit(0)
-    return result, clock.took()
-
-
-def _again(talk, effects, task, supply, first_result, watch):
-    """Repeat the call: with the same arguments, to compare results; with all inputs, to time the calls; for its locks.
-
-    `supply` has the arguments of each call. `watch` begins to watch the locks.
-    """
-    talk.begin("again")
-    size, pickle_s, pickle_error = _pickle_of(first_result)
-    first_dumped = dumped(first_result)
-    _check(supply.used_up(), talk)
-    args = _next(supply, 0, talk)
-    effects.unseen(proc.forget_peak)  # it writes to a file
-    before_bytes = proc.resident("self")[0]
-    result, second = _timed_call(task, args, talk)
-    # The comparisons of `effects` need memory of their own.
-    peak_bytes = max(0, proc.max_rss_bytes() - before_bytes)
-    seen = effects.end()
-    if effects.left_processes:
-        talk.give("again", error="it leaves a process behind with each call", about="leaves")
-        raise _FailedError
-    differs = _differ(result, first_result, first_dumped)
-    if differs:
-        _check(supply.used_up(second), talk)
-    if differs and supply.may_have_been():
-        # With new arguments the result is that of the first call: the arguments have made the difference.
-        result, renewed = _timed_call(task, supply.renewed(), talk)
-        if not _differ(result, first_result, first_dumped):
-            supply.begin_new()
-            differs, second = False, renewed
-    if supply.changes:
-        seen.append(["arguments", "changes its arguments: each sample has new ones"])
-    returns_nothing = result is None and first_result is None
-    del result, first_result
-    times = [second]
-    until_s = time.monotonic() + _CALLS_S
-    while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
-        args = _next(supply, len(times), talk)
-        which = len(times) % supply.count + 1 if supply.count > 1 else 0
-        if which and len(times) <= supply.count:
-            talk.begin("again", which)
-        result, took = _timed_call(task, args, talk, which=which)
-        returns_nothing = returns_nothing and result is None
-        del result
-        times.append(took)
-    wall_s = sum(one.wall_s for one in times)
-    mean_s = wall_s / len(times)
-    talk.give(
-        "again",
-        mean_s=mean_s,
-        second_s=second.own_s,
-        own_s=sum(one.own_s for one in times) / len(times),
-        cpu_share=computing(times),
-        cores=sum(one.cpu_s for one in times) / max(wall_s, 1e-9),
-        result_bytes=size,
-        peak_bytes=peak_bytes,
-        result_pickle_s=pickle_s,
-        result_pickle_error=pickle_error,
-        differs=differs,
-        returns_nothing=returns_nothing,
-        effects=seen,
-        changes_arguments=supply.changes,
-        anew_s=supply.anew_s,
-        locks=_taken(task, supply.next, watch) if mean_s < _LONG_S else [],
-    )
-
-
-def _next(supply, place, talk):
-    """Return the arguments of a call by its place in a row of calls."""
-    try:
-        return supply.next(place)
-    except (Exception, SystemExit) as error:  # of the user's function of inputs
-        talk.give("again", error="its arguments cannot be made anew: %s" % _said(error), about="used up")
-        raise _FailedError from error
-
-
-def _check(used_up, talk):
-    if used_up:
-        talk.give("again", error=used_up, about="used up")
-        raise _FailedError
-
-
-def _differ(result, first_result, first_dumped):
-    """Tell whether a result differs from the first one, which has this pickle."""
-    try:
-        # The pickles must differ, too: NaN, and objects without a value of their own, are not equal to themselves.
-        return not bool(result == first_result) and first_dumped not in (None, dumped(result))
-    except Exception:
-        return False  # the comparison of arrays and the like gives no single bool
-
-
-def _taken(task, next_arguments, watch):
-    """Return the locks that calls take (`Locks.over`); none if the function does not bear that they are watched."""
-    try:
-        locks = watch()
-        wall_ns, until_s = 0, time.monotonic() + _LOCKS_S
-        for place in range(_MOST_CALLS if locks.watched else 0):
-            args = next_arguments(place)
-            begun_ns = time.perf_counter_ns()
-            task(*args)
-            wall_ns += time.perf_counter_ns() - begun_ns
-            if time.monotonic() > until_s:
-                break
-        return locks.over(wall_ns)
-    except BaseException:
-        return []
+    again(talk, effects, task, supply, result, lambda: Locks(function, own))
 
 
 def _module(job, talk):
@@ -409,7 +244,7 @@ def _subinterpreter(job, talk):
     try:
         subinterpreters.run(subinterpreters.create(), script)
     except BaseException as error:
-        problem = _said(error)
+        problem = said(error)
     os.set_blocking(reader, False)
     try:
         answer = json.loads(os.read(reader, 1 << 20))
@@ -434,7 +269,7 @@ def _thread(job, talk):
         try:
             task(*arguments[0])
         except BaseException as error:
-            problems.append(_said(error))
+            problems.append(said(error))
 
     thread = threading.Thread(target=once)
     thread.start()
@@ -459,9 +294,9 @@ def main():
         else:
             _WHAT[what](job, talk)
         code = 0
-    except _FailedError as failed:
+    except FailedError as failed:
         if failed.__cause__ is not None:
-            _print_users_part(failed.__cause__)
+            print_users_part(failed.__cause__)
     except BaseException:
         traceback.print_exc()
     finally:

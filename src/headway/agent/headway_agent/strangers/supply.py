@@ -63,6 +63,15 @@ class Supply:
         elif _used_up(self._given[0], files=True) and apart(self._can_renew):
             self.changes = True
 
+    def has_changed(self, count):
+        """Tell whether calls have changed one of the first `count` inputs, each of which had a call without new arguments.
+
+        The first input may be one of which a call makes nothing, as an empty list.
+        """
+        if self.changes or not self.has_copies:
+            return False
+        return any(map(_has_changed, self._given[:count], self._source.pickled))
+
     @property
     def anew_s(self):
         """The time to make the arguments of a call anew; 0 if calls do not change them, or get copies."""
