@@ -24,6 +24,15 @@ COUNTER, DEQUE, DEFAULTS = collections.Counter(), collections.deque(), collectio
 ORDERED, ARRAY, BUFFER = collections.OrderedDict(), array.array("d", [0.0]), io.StringIO()
 NUMBERS, RANDOM, NESTED = itertools.count(), random.Random(1), {"rows": []}
 SPACE, OWN, CURRENT = types.SimpleNamespace(n=0), threading.local(), None
+import asyncio, queue
+class Slotted:
+    __slots__ = ("found", "__hidden", "unset")
+    def __init__(self): self.found, self.__hidden = {}, 0
+    def hide(self): self.__hidden += 1
+class Part:
+    def __init__(self): self.index, self.x = Slotted(), 0
+INDEX, QUEUE, SIMPLE, DEEP = Slotted(), queue.Queue(), queue.SimpleQueue(), {"a": ({"b": [[]]},)}
+PARTS, APP, ROLLING = [Part(), Part()], Part(), collections.deque([Part(), Part()])
 class Names(dict): pass
 NAMES = Names()
 
@@ -40,6 +49,17 @@ def space(): SPACE.n += 1
 def names(): NAMES[len(NAMES)] = 1
 def default(seen=[]): seen.append(1)
 def attribute(): attribute.calls = getattr(attribute, "calls", 0) + 1
+def slots(): INDEX.found[len(INDEX.found)] = 1
+def mangled(): INDEX.hide()
+def queued(): QUEUE.put(1)
+def simple(): SIMPLE.put(1)
+def deep(): DEEP["a"][0]["b"][0].append(1)
+def of_elements():
+    for part in PARTS: part.x += 1
+def of_objects(): APP.index.found["key"] = len(APP.index.found), APP.x
+def rolls():
+    ROLLING.popleft()
+    ROLLING.append(Part())
 def symlink():
     with contextlib.suppress(OSError): os.symlink("nowhere", "a-link")
 def mode(): os.chmod(".", 0o700)
@@ -147,6 +167,13 @@ STAYS = {
     "names": ["globals", "kept.NAMES changes"],
     "default": ["globals", "kept.default's default seen changes"],
     "attribute": ["globals", "kept.attribute.calls is made"],
+    "slots": ["globals", "kept.INDEX.found changes"],
+    "mangled": ["globals", "kept.INDEX._Slotted__hidden is bound anew"],
+    "queued": ["globals", "kept.QUEUE changes"],
+    "simple": ["globals", "kept.SIMPLE changes"],
+    "deep": ["globals", "kept.DEEP changes"],
+    "of_objects": ["globals", "kept.APP.index.found changes"],
+    "rolls": ["globals", "kept.ROLLING changes"],
     "symlink": ["files", "makes the link a-link"],
     "mode": ["files", "changes the mode of ."],
     "cut": ["files", "cuts no-such-file"],
@@ -199,8 +226,9 @@ def seen(tmp_path):
 @pytest.mark.matrix("name")
 def test_all_state_of_a_process_that_calls_change_is_a_side_effect(seen, name):
     """Containers of every kind, generators of numbers, defaults, files, and settings; a function has only its own."""
-    found = seen(interpreter(name).executable, [*STAYS, "own", "one_model"])
+    found = seen(interpreter(name).executable, [*STAYS, "own", "one_model", "of_elements"])
 
+    assert found.pop("of_elements") == [["globals", f"kept.PARTS[{place}].x is bound anew"] for place in (0, 1)]
     assert found == {**{one: [words] for one, words in STAYS.items()}, "own": [], "one_model": []}
 
 

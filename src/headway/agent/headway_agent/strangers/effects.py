@@ -195,15 +195,20 @@ class Effects:
 
     def _compare(self):
         """Note the state that differs from that of before."""
+        changed = set()
         for place, (value, contents) in self._own_values().items():
+            if any(place.startswith((one + ".", one + "[")) for one in changed):
+                continue  # what has changed has other parts now
             before = self._names.get(place)
             if before is None or before[0] is not value:
                 self._note("globals", "%s is bound anew" % place if before else "%s is made" % place)
-            elif not same(contents, before[1]):
-                if is_random(value):
-                    self._note("random", "%s's state" % place)
-                else:
-                    self._note("globals", "%s changes" % place)
+            elif same(contents, before[1]):
+                continue
+            elif is_random(value):
+                self._note("random", "%s's state" % place)
+            else:
+                self._note("globals", "%s changes" % place)
+            changed.add(place)
         if dict(os.environ) != self._environment:
             changed = [
                 name
