@@ -114,3 +114,27 @@ def test_the_input_at_which_a_function_raises_is_told_and_only_an_exception_is_r
     assert half.message.startswith("some:half: the function raises with input 2 of 3: ZeroDivisionError: ")
     assert leaves.message == "some:leaves: it leaves a process behind with each call"
     assert "before it returns" in leaves.hint
+
+
+def test_an_iterator_that_works_only_later_is_used_up_like_a_generator(tmp_path, monkeypatch):
+    """A call that returns `map(...)` has done no work; an iterator over what is there already is a result."""
+    (made(tmp_path, monkeypatch) / "lazy.py").write_text(
+        "import itertools\ndef mapped(): return map(abs, range(9))\ndef chained(): return itertools.chain([1], [2])\n"
+        "def listed(): return iter([1, 2])\n"
+    )
+    kinds = [
+        examine(parse_target(f"lazy:{name}"), interpreter("3.13"), CORES, limit_s=LIMIT_S).function.kind
+        for name in ("mapped", "chained", "listed")
+    ]
+
+    assert kinds == ["generator", "generator", "plain"]
+
+
+def test_a_text_is_no_list_of_inputs(tmp_path, monkeypatch):
+    """Its characters would be a call each."""
+    (made(tmp_path, monkeypatch) / "texts.py").write_text("TEXT = 'a text'\ndef size(text): return len(text)\n")
+    target = with_inputs(parse_target("texts:size"), "texts:TEXT")
+    error = refuse(examine(target, interpreter("3.13"), CORES, limit_s=LIMIT_S), target)
+
+    assert error.message.endswith("TEXT is 'a text', of which each element would be a call")
+    assert "[TEXT]" in error.hint

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.advice import door
-from headway.advice.target import Target
+from headway.advice.target import Target, parse_target, with_json
 from headway.errors import UsageError
 
 
@@ -31,6 +31,70 @@ class Text:
 
 class Longer(Text):
     """A longer text."""
+
+
+def traced(function: Any) -> Any:
+    """Return a function around another one, which takes the name of that one."""
+
+    @functools.wraps(function)
+    def around(*args: Any) -> Any:
+        return function(*args)
+
+    return around
+
+
+def plain(size: int) -> int:
+    """Return a size."""
+    return size
+
+
+@functools.lru_cache(None)
+def kept(size: int) -> int:
+    """Return a size that is kept."""
+    return size
+
+
+slowed = traced(plain)
+
+
+class Traced:
+    """A class with methods of decorators."""
+
+    @classmethod
+    @traced
+    def made(cls) -> int:
+        """Return a number."""
+        return 1
+
+    renamed = classmethod(traced(plain))
+
+
+def test_a_function_is_named_by_the_name_that_has_it() -> None:
+    """A decorator gives its function the name of another one; the function that is given is the one to measure."""
+    assert door._target_of(plain).name == "plain"
+    assert door._target_of(slowed).name == "slowed"
+    assert door._target_of(kept).name == "kept"
+    assert door._target_of(Traced.made).name == "Traced.made"
+    assert door._target_of(Traced.renamed).name == "Traced.renamed"
+
+
+def test_a_function_around_one_of_another_module_has_the_name_of_its_own_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says that it belongs to the module of the function that it calls."""
+    module = ModuleType("has_traced")
+    vars(module)["words"] = traced(plain)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    target = door._target_of(module.words)
+    assert (target.module, target.name) == ("has_traced", "words")
+
+
+def test_a_function_that_no_name_has_is_refused() -> None:
+    """Its own name is that of another function, which would be measured in its place."""
+    for function in (traced(plain), kept.__wrapped__):
+        with pytest.raises(UsageError, match=f"{function.__name__} of {__name__} is another object") as caught:
+            door._target_of(function)
+        assert "after its decorators" in caught.value.hint
 
 
 def test_a_class_method_is_named_by_the_class_that_it_was_taken_from() -> None:
@@ -101,6 +165,7 @@ def test_the_folder_of_installed_packages_is_not_the_functions(
     file.write_text("")
     module = ModuleType("package.module")
     module.__file__ = str(file)
+    vars(module)["len"] = len
     monkeypatch.setattr(door.inspect, "getmodule", lambda _function: module)
 
     found = door._target_of(len)
@@ -138,6 +203,8 @@ def test_inputs_that_cannot_be_pickled_are_told() -> None:
         ({"interpreters": 3}, "interpreters is 3, expected a list of texts"),
         ({"say": "yes"}, "say is 'yes', expected a function"),
         ({"inputs": 1000}, "inputs is 1000, expected an element for each call"),
+        ({"inputs": "text"}, "inputs is 'text', expected an element for each call"),
+        ({"inputs": b"text"}, "inputs is b'text', expected an element for each call"),
     ],
 )
 def test_an_argument_that_no_advice_can_have_is_refused(
@@ -147,6 +214,14 @@ def test_an_argument_that_no_advice_can_have_is_refused(
     monkeypatch.setattr(door, "advise_on", lambda *_, **__: pytest.fail("it began"))
     with pytest.raises(UsageError, match="^" + re.escape(told)):
         door.advise(Text.of, **{"inputs": [3], **values})
+
+
+@pytest.mark.parametrize("deep", [101, 60_000])
+def test_json_with_too_many_levels_is_refused(deep: int) -> None:
+    """Code that calls itself for each level would end with a RecursionError."""
+    with pytest.raises(UsageError, match="more than 100 levels"):
+        with_json(parse_target("app:f"), "[" * deep + "]" * deep)
+    assert with_json(parse_target("app:f"), "[" * 100 + "]" * 100).inputs["kind"] == "json"
 
 
 def test_arguments_of_all_documented_types_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:

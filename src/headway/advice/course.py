@@ -366,7 +366,7 @@ def _notes(home: Examined, function: Function) -> list[str]:
         notes.append("two calls with the same arguments gave different results")
     if function.kind == "generator":
         notes.append(
-            "the function returns a generator, which works only while it is consumed: list(...) of it is measured"
+            "the function returns an iterator, which works only while it is consumed: list(...) of it is measured"
         )
     if function.own_loop:
         notes.append(

@@ -23,6 +23,7 @@ _HINTS = {
     "pickled": "put the classes of the arguments into a module that other programs can import",
     "names": DEFINED_NAMES,
     "inputs": "name inputs with an element for each call: a tuple of its arguments, or its only argument",
+    "text": "put it into a list for one call with this argument: [TEXT]",
     "signature": (
         "arguments by name: --args with an object, '{{...}}'; an element of --inputs is functools.partial({name}, ...) then, "
         "and a tuple for arguments by position alone; an argument that is a tuple stands in another one: ((a, b),)"

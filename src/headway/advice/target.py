@@ -27,6 +27,8 @@ __all__ = [
 MOST_INPUTS = 256
 """The most inputs that are taken from a generator, which may be endless."""
 
+_MOST_LEVELS = 100
+
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _HINT = "write module:function, or file.py:function"
 
@@ -203,9 +205,25 @@ def with_json(target: Target, text: str) -> Target:
         value = json.loads(text)
     except ValueError as error:
         raise UsageError(f"the arguments {text!r} are not JSON: {error}", hint=hint) from error
+    except RecursionError:
+        is_deep = True
+    else:
+        is_deep = _is_deep(value)
+    if is_deep:
+        most = f"{_MOST_LEVELS} levels of lists in lists, or of objects in objects"
+        raise UsageError(f"the arguments have more than {most}", hint="make them with --inputs module:function")
     if not isinstance(value, list | dict):
         raise UsageError(f"the arguments are {text}, expected a list or an object", hint=hint)
     return replace(target, inputs={"kind": "json", "value": value})
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether a value of JSON has more levels than functions that call themselves bear."""
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        lists = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for each in lists for one in each]
+    return any(isinstance(one, dict | list) for one in level)
 
 
 def with_pickled(target: Target, path: Path) -> Target:

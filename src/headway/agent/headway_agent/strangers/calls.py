@@ -21,6 +21,7 @@ __all__ = [
     "WORKER",
     "Copies",
     "are_equal",
+    "is_lazy",
     "kind_of",
     "own_inputs",
     "own_loop_of",
@@ -43,6 +44,14 @@ def kind_of(function):
     if inspect.isasyncgenfunction(function):
         return ASYNC_GENERATOR
     return GENERATOR if inspect.isgeneratorfunction(function) else PLAIN
+
+
+def is_lazy(result):
+    """Tell whether a result does its work only when it is used up: a generator, or an iterator such as that of `map`."""
+    if not hasattr(result, "__next__"):
+        return False
+    kind = type(result)
+    return hasattr(result, "send") or kind in (map, filter, zip) or kind.__module__ == "itertools"
 
 
 def own_loop_of(function):

@@ -146,7 +146,7 @@ def _function(job, talk):
         talk.give("inputs", error=str(error), about="names")
         raise FailedError from None
     except InputsError as error:
-        is_method = error.about not in ("inputs", "pickled") and class_of_method(job["target"]) is not None
+        is_method = error.about not in ("inputs", "text", "pickled") and class_of_method(job["target"]) is not None
         talk.give("inputs", error=str(error), about="method" if is_method else error.about)
         raise FailedError from None
     except BaseException as error:
@@ -177,7 +177,7 @@ def _function(job, talk):
     # A call that fails for another reason, with an instance, is no mistake of the inputs.
     is_bare = owner is not None and given[0][0] and not isinstance(given[0][0][0], owner)
     result, first = timed_call(task, arguments[0], talk, about="method" if is_bare else "")
-    if kind == calls.PLAIN and hasattr(result, "__next__") and hasattr(result, "send"):
+    if kind == calls.PLAIN and calls.is_lazy(result):
         kind = calls.GENERATOR
         task, arguments = calls.task_of(function, kind, given)
         result, first = timed_call(task, arguments[0], talk)

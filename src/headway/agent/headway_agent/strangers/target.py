@@ -45,7 +45,7 @@ class MissingNameError(Exception):
 class InputsError(Exception):
     """Why there are no inputs, in one sentence.
 
-    `about` is "inputs", "pickled", "signature", or "none" if none were given.
+    `about` is "inputs", "text", "pickled", "signature", or "none" if none were given.
     """
 
     def __init__(self, words, about):
@@ -199,6 +199,8 @@ def _named_inputs(inputs, cwd):
     if _makes(found):
         found = found()
         words = "%s() returns" % inputs["name"]
+    if isinstance(found, (str, bytes, bytearray)):
+        raise InputsError("%s %s, of which each element would be a call" % (words, reprlib.repr(found)), "text")
     try:
         iterator = iter(found)
     except TypeError:
