@@ -40,7 +40,15 @@ class result:
 
 
 def function_of(
-    kind, *, by_name=False, inputs=2, changes_arguments=False, pickle_s=1e-5, unpicklable=(), makes_inputs=True
+    kind,
+    *,
+    by_name=False,
+    inputs=2,
+    changes_arguments=False,
+    pickle_s=1e-5,
+    unpicklable=(),
+    makes_inputs=True,
+    typical=0,
 ) -> Any:
     """Return a function of which only its kind, and what matters about its arguments, are known."""
     return SimpleNamespace(
@@ -50,6 +58,7 @@ def function_of(
         changes_arguments=changes_arguments,
         changes=("its arguments",) * changes_arguments,
         makes_inputs=makes_inputs,
+        typical=typical,
         pickle_s=pickle_s,
         unpicklable=unpicklable,
         call_s=0.02,
@@ -118,6 +127,42 @@ def test_the_code_gives_arguments_by_name(tmp_path, monkeypatch, model, name, ki
     code = code_for(with_pickled(target, Path("x")), function, model, 2)
     compile(code, "pasted", "exec")
     assert "(*args, **kwargs)" in code or ", *args, **kwargs)" in code
+
+
+@pytest.mark.parametrize("file", ["my-script.py", "class.py"])
+@pytest.mark.parametrize("model", ["serial", "threads", "processes-forkserver"])
+def test_the_code_imports_a_file_whose_name_is_none_of_python(tmp_path, monkeypatch, file, model):
+    """The lines `from my-script import ...` and `from class import ...` are no Python; neither are those of its inputs."""
+    (tmp_path / file).write_text(LIBRARY)
+    monkeypatch.syspath_prepend(tmp_path)
+    target = with_inputs(parse_target(f"{file}:plain", cwd=tmp_path), f"{file}:given")
+    pasted = tmp_path / "pasted.py"
+    pasted.write_text(
+        code_for(target, function_of("plain"), model, 2) + "\nif __name__ == '__main__':\n    print(results)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, pasted], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert json.loads(done.stdout) == [1, 2]
+    guard: dict[str, Any] = {}
+    exec(guard_for(target, function_of("plain"), "threads", 2, 1.5), guard)
+    guard["test_plain_scales"](noted)
+    assert NOTED.pop() == [(1,), {}]
+
+
+@pytest.mark.parametrize("inputs", ["library:given", "library:lazily"])
+def test_the_guard_measures_a_call_that_stands_for_all(tmp_path, monkeypatch, inputs):
+    """The first input may be a short one, with which no pool pays; the test says which one it takes."""
+    (tmp_path / "library.py").write_text(LIBRARY + "\ndef lazily(): yield from given()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "library", raising=False)
+    target = with_inputs(parse_target("library:plain", cwd=tmp_path), inputs)
+    text = guard_for(target, function_of("plain", typical=1), "threads", 2, 1.5)
+    guard: dict[str, Any] = {}
+    exec(text, guard)
+    guard["test_plain_scales"](noted)
+    assert NOTED.pop() == [(2,), {}]
+    assert "# A call with this input, number 2, takes about as long as one does on average." in text
 
 
 @pytest.mark.parametrize("by_name", [False, True])

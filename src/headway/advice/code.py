@@ -22,6 +22,7 @@ _OURS = {
     "example",
     "functools",
     "headway",
+    "importlib",
     "inputs",
     "itertools",
     "kwargs",
@@ -52,12 +53,18 @@ def _call(function: Function, name: str) -> str:
     return f"list({call})" if function.kind == "generator" else call
 
 
+def _line(module: str, name: str, own: str) -> str:
+    """Return the line that imports a name of a module as `own`; a file such as `my-script.py` has no name for `import`."""
+    if all(part.isidentifier() and not keyword.iskeyword(part) for part in module.split(".")):
+        return f"from {module} import {name}" + (f" as {own}" if own != name else "")
+    return f"{own} = importlib.import_module({module!r}).{name}"
+
+
 def _imported(target: Target) -> tuple[str, str]:
     """Return the line that imports the function, and its name from then on."""
     first, dot, rest = target.name.partition(".")
-    if first in _OURS:
-        return f"from {target.module} import {first} as {first}_", f"{first}_{dot}{rest}"
-    return f"from {target.module} import {first}", target.name
+    own = f"{first}_" if first in _OURS else first
+    return _line(target.module, first, own), f"{own}{dot}{rest}"
 
 
 def _imported_inputs(target: Target) -> tuple[str, str]:
@@ -70,8 +77,7 @@ def _imported_inputs(target: Target) -> tuple[str, str]:
     own = first
     while own in _OURS or own == taken:
         own += "_"
-    renamed = f" as {own}" if own != first else ""
-    return f"from {target.inputs['module']} import {first}{renamed}", f"{own}{dot}{rest}"
+    return _line(target.inputs["module"], first, own), f"{own}{dot}{rest}"
 
 
 def _is_endless(function: Function) -> bool:
@@ -83,11 +89,16 @@ def _imports(target: Target, function: Function) -> str:
     """Return lines that import the function, its inputs, and what the lines that define these need."""
     importing, _ = _imported(target)
     if target.inputs["kind"] != "named":
-        return importing
+        return _libraries(importing) + importing
     where, _ = _imported_inputs(target)
-    needed = (("functools", function.by_name), ("itertools", _is_endless(function)))
-    libraries = "".join(f"import {library}\n" for library, is_needed in needed if is_needed)
+    libraries = _libraries(importing, where, functools=function.by_name, itertools=_is_endless(function))
     return f"{libraries}{importing}" + (f"\n{where}" if where != importing else "")
+
+
+def _libraries(*lines: str, **needed: bool) -> str:
+    """Return lines that import the libraries that are needed, also by these lines."""
+    needed["importlib"] = any("importlib." in line for line in lines)
+    return "".join(f"import {library}\n" for library in sorted(needed) if needed[library])
 
 
 def _items(target: Target, function: Function) -> str:
@@ -327,17 +338,24 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
     """
     if not _is_guarded(target, function, model):
         return ""
-    arguments, importing = _first_arguments(target, function)
+    arguments, importing = _typical_arguments(target, function)
     imported, name = _imported(target)
     is_named = target.inputs["kind"] == "named"
-    libraries = "import functools\n" if function.by_name and is_named else ""
+    copied = False
     measured = f"{name}{arguments}"
     if function.changes_arguments:
         if not _can_have_copies(function, model, workers):
             return ""
-        libraries += "import pickle\n" if is_named else ""
+        copied = is_named
         importing += _with_copies(f"{name}({arguments.removeprefix(', ')})", function, is_named=is_named)
         measured = "call"
+    libraries = _libraries(
+        imported,
+        importing,
+        functools=function.by_name and is_named,
+        itertools=bool(function.typical) and is_named,
+        pickle=copied,
+    )
     return (
         f"{libraries}{imported}\n{importing}\n\n"
         f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
@@ -360,8 +378,8 @@ def _with_copies(call: str, function: Function, *, is_named: bool) -> str:
     )
 
 
-def _first_arguments(target: Target, function: Function) -> tuple[str, str]:
-    """Return the arguments of the first call, and lines that define them."""
+def _typical_arguments(target: Target, function: Function) -> tuple[str, str]:
+    """Return the arguments of a call that takes about the mean of all calls, and lines that define them."""
     inputs = target.inputs
     if inputs["kind"] == "json":
         args, kwargs = _json_call(inputs["value"])
@@ -369,9 +387,15 @@ def _first_arguments(target: Target, function: Function) -> tuple[str, str]:
     if inputs["kind"] == "named":
         to, given = ("args, kwargs", ", *args, **kwargs") if function.by_name else ("example", ", *example")
         elements, (where, _) = _elements(target, function), _imported_inputs(target)
+        example = f"example = next(iter({elements}))"
+        if function.typical:
+            example = (
+                f"# A call with this input, number {function.typical + 1}, takes about as long as one does on average.\n"
+                f"example = next(itertools.islice({elements}, {function.typical}, None))"
+            )
         return (
             given,
-            f"{where}\n\nexample = next(iter({elements}))\n{to} = {_arguments_of('example', function)}\n",
+            f"{where}\n\n{example}\n{to} = {_arguments_of('example', function)}\n",
         )
     return "", ""
 

@@ -103,6 +103,7 @@ class Function:
         effects: The changes that it makes besides its result: (kind, words).
         by_name: Some of its inputs give arguments by name.
         locks: The locks that its calls take.
+        typical: The place of an input whose calls take about the mean of all inputs' calls.
         mixed: Models whose calls beside each other gave results that the same calls alone did not give, in the race.
         unpicklable: Which of "the function", "its arguments" and "its result" cannot be pickled; their sizes are 0.
     """
@@ -134,6 +135,7 @@ class Function:
     own_loop: str = ""
     returns_nothing: bool = False
     makes_inputs: bool = False
+    typical: int = 0
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -311,6 +313,7 @@ def _function(answer: Answer) -> Function:
         changes_arguments=again["changes_arguments"],
         returns_nothing=again["returns_nothing"],
         anew_s=again["anew_s"],
+        typical=again["typical"],
         peak_bytes=again["peak_bytes"],
         own_loop=looked["own_loop"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
