@@ -268,3 +268,67 @@ def test_a_command_whose_calls_all_raise_gives_no_inputs(app):
     ):
         pass
     assert "returns a result" in told.value.hint
+
+
+KEPT = """
+import functools, inspect
+TABLE = {}
+def listed(function):
+    TABLE[function.__name__] = function
+    return function
+def closed(least):
+    @listed
+    def work(size, *, by=2):
+        return max(size * by, least)
+    return work
+work = closed(1)
+@listed
+def count(size, by=2): return size * by
+@listed
+async def wait(size): return size
+@listed
+def numbers(size): yield size
+class View:
+    act = staticmethod(count)
+class Base:
+    def run(self, size):
+        return size
+    @staticmethod
+    def fixed(size): return size
+class Child(Base): pass
+class Other(Base): pass
+run = Child().run
+"""
+
+
+@pytest.mark.parametrize("python", ["3.8", "3.10", "3.11", "3.12", "3.13", "3.14", "3.13t", "3.15"])
+@pytest.mark.matrix("python")
+def test_a_function_that_others_have_kept_is_observed_everywhere(app, monkeypatch, python):
+    """A decorator's table, a class, and a bound method that were made during the import have the function itself.
+
+    Of an inherited method, calls with objects of the class that was named are taken.
+    """
+    (app / "kept.py").write_text(KEPT)
+    monkeypatch.syspath_prepend(app)  # the objects of methods are loaded here
+    work = (
+        "import asyncio, inspect, kept; from kept import *; t = TABLE; assert t['work'] is work; assert work(3) == 6; "
+        "assert t['work'](4, by=3) == 12; assert View.act(5, 3) == 15; assert count(6) == 12; "
+        "assert asyncio.run(t['wait'](7)) == 7; assert list(t['numbers'](8)) == [8]; Other().run(1); run(9); Child().run(10); "
+        "Child.fixed(11); assert list(inspect.signature(work).parameters) == ['size', 'by']; "
+        "assert inspect.iscoroutinefunction(wait); assert pickle.loads(pickle.dumps(count)) is count"
+    )
+    (app / "run.py").write_text("import pickle\n" + work.replace("; ", "\n"))
+    command = f"{interpreter(python).executable} run.py"
+    found = {
+        name: taken(name, command, module="kept")
+        for name in ("work", "count", "wait", "numbers", "Child.run", "Child.fixed")
+    }
+    assert {name: [one[-1] for one in each] for name, each in found.items() if name != "count"} == {
+        "work": [3, 4],
+        "wait": [7],
+        "numbers": [8],
+        "Child.run": [9, 10],
+        "Child.fixed": [11],
+    }
+    assert found["count"] == [(5, 3), (6,)]
+    sys.modules.pop("kept", None)

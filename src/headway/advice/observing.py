@@ -24,10 +24,10 @@ _NOT_OBSERVED = "which is not observed"
 def observed(target: Target, command: str, python: str, say: Callable[[str], None]) -> Iterator[Target]:
     """Run a command, and yield the target with the arguments of its calls; without a command, the target as it is.
 
-    Every Python process that the command starts wraps the function when its module is imported. The wrapper pickles the
-    arguments before each call and then calls the function. Calls that raise, and those that a call of the function makes,
-    are not taken. Only plain and async functions are wrapped: a class, or an object made by functools, may be used for more than calls, and
-    stays as it is. The pickles are deleted at the end of the block.
+    Every Python process that the command starts gives the function other code when its module is imported. That code
+    pickles the arguments before each call and then calls the function. Calls that raise, and those that a call of the
+    function makes, are not taken. Only functions of Python's are observed: a class, or an object made by functools, may be
+    used for more than calls, and stays as it is. The pickles are deleted at the end of the block.
 
     Ctrl-C ends the command as it would without us, and the calls until then are used. A second one kills the command.
 

@@ -1,7 +1,8 @@
 """Takes the arguments of a function's calls in every Python that has this folder on its PYTHONPATH.
 
 `headway advise --observe` uses it. After the import of the module HEADWAY_OBSERVE_MODULE, its function
-HEADWAY_OBSERVE_NAME is wrapped. The wrapper pickles (args, kwargs), calls the function, and once it has returned appends
+HEADWAY_OBSERVE_NAME gets other code, so that a table or a class that has kept the function is observed, too. That code
+pickles (args, kwargs), calls a function with the code of before, and once it has returned appends
 a pickle of that pickle to HEADWAY_OBSERVE_FOLDER/PID.taken. PID.path has the folders of the import path, one a line, from
 which the arguments can be loaded. PID.raised has a byte for each call that raised (SystemExit and cancellation count, too),
 which is left out: a measured call must return. PID.begun is there if a call was begun. Calls that the function makes of
@@ -125,62 +126,104 @@ def _runs(code):
     return False
 
 
-def _around(function, taker):
-    """Return the wrapper, which takes a call only if it is not part of another call of the function (recursion)."""
-    import contextvars
+class _Observed:
+    """What the code of an observed function works with: a function with the code of before, and the taker."""
+
+    def __init__(self, function, taker, kind):
+        import contextvars
+
+        # Other than a thread's own value, it tells the tasks of an event loop apart, and a task's own tasks inherit it.
+        self.inside = contextvars.ContextVar("inside", default=False)
+        self.function, self._taker, self._kind = function, taker, kind
+
+    def is_part(self, args):
+        """Tell whether a call is part of another one (recursion), or has an object of another class."""
+        return self.inside.get() or not self._suits(args)
+
+    def _suits(self, args):
+        return self._kind is None or bool(args and isinstance(args[0], self._kind))
+
+    def begin(self, args, kwargs):
+        number = self._taker.take(args, kwargs)
+        self.inside.set(True)
+        return number
+
+    def end(self, number, has_returned):
+        self.inside.set(False)
+        (self._taker.keep if has_returned else self._taker.leave_out)(number)
+
+    def begin_to_iterate(self, args, kwargs):
+        # The call returns before the generator runs.
+        if self._suits(args) and not _runs(self.function.__code__):
+            self._taker.keep(self._taker.take(args, kwargs))
+
+
+# The code of observed functions. It runs with the globals of the user's module, and so names none: the text, which is
+# replaced by an `_Observed`, is a constant. An exception of any kind is a call that has not returned: a task that is
+# cancelled, sys.exit and Ctrl-C, too.
+
+
+def _plain(*args, **kwargs):
+    observed = "headway: observed"
+    if observed.is_part(args):
+        return observed.function(*args, **kwargs)
+    number, has_returned = observed.begin(args, kwargs), False
+    try:
+        result = observed.function(*args, **kwargs)
+        has_returned = True
+    finally:
+        observed.end(number, has_returned)
+    return result
+
+
+async def _awaited(*args, **kwargs):
+    observed = "headway: observed"
+    if observed.is_part(args):
+        return await observed.function(*args, **kwargs)
+    number, has_returned = observed.begin(args, kwargs), False
+    try:
+        result = await observed.function(*args, **kwargs)
+        has_returned = True
+    finally:
+        observed.end(number, has_returned)
+    return result
+
+
+def _iterated(*args, **kwargs):
+    observed = "headway: observed"
+    observed.begin_to_iterate(args, kwargs)
+    return observed.function(*args, **kwargs)
+
+
+def _observe(function, taker, kind):
+    """Exchange a function's code. `kind`: take only calls whose first argument is an object of this class."""
     import functools
     import inspect
+    import types
 
-    # Other than a thread's own value, it tells the tasks of an event loop apart, and a task's own tasks inherit it.
-    inside = contextvars.ContextVar("inside", default=False)
-
+    before = function.__code__
+    copy = types.FunctionType(
+        before, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    functools.update_wrapper(copy, function)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__dict__.pop("__wrapped__")
+    copy.__dict__.update(function.__dict__)
+    code = _plain
     if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def taken(*args, **kwargs):
-            if inside.get():
-                return await function(*args, **kwargs)
-            number = taker.take(args, kwargs)
-            inside.set(True)
-            try:
-                result = await function(*args, **kwargs)
-            except BaseException:  # a task that is cancelled, too
-                taker.leave_out(number)
-                raise
-            finally:
-                inside.set(False)
-            taker.keep(number)
-            return result
-
+        code = _awaited
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        code = function.__code__
-
-        @functools.wraps(function)
-        def taken(*args, **kwargs):
-            # The call returns before the generator runs.
-            if not _runs(code):
-                taker.keep(taker.take(args, kwargs))
-            return function(*args, **kwargs)
-
-    else:
-
-        @functools.wraps(function)
-        def taken(*args, **kwargs):
-            if inside.get():
-                return function(*args, **kwargs)
-            number = taker.take(args, kwargs)
-            inside.set(True)
-            try:
-                result = function(*args, **kwargs)
-            except BaseException:  # sys.exit and Ctrl-C, too
-                taker.leave_out(number)
-                raise
-            finally:
-                inside.set(False)
-            taker.keep(number)
-            return result
-
-    return taken
+        code = _iterated
+    code, observed = code.__code__, _Observed(copy, taker, kind)
+    code = code.replace(
+        co_consts=tuple(observed if one == "headway: observed" else one for one in code.co_consts),
+        co_name=before.co_name,
+        # A function keeps the cells that it was made with, and its code has a name for each.
+        co_freevars=before.co_freevars,
+    )
+    # The parameters of the function are looked for there, by whatever asks for them.
+    function.__dict__.setdefault("__wrapped__", copy)
+    function.__code__ = code
 
 
 def _put_around(module, name, folder, most):
@@ -188,17 +231,19 @@ def _put_around(module, name, folder, most):
     owner = module
     for one in owners:
         owner = getattr(owner, one)
-    found = vars(owner).get(last)
     import inspect
 
+    # A class may have inherited it.
+    found = inspect.getattr_static(owner, last, None)
     function = found.__func__ if isinstance(found, staticmethod) else found
     taker = _Taker(function, folder, most)
     if not inspect.isfunction(function):
         # Other objects may be used for more than calls: a class, an object that functools makes, a method of a class.
-        taker._write("said", "wb", ("%s is %s, which is not observed\n" % (name, type(found).__name__)).encode())
+        words = "%s is %s" % (name, type(found).__name__) if found is not None else "there is no %s" % name
+        taker._write("said", "wb", ("%s, which is not observed\n" % words).encode())
         return
-    taken = _around(function, taker)
-    setattr(owner, last, staticmethod(taken) if function is not found else taken)
+    is_inherited = inspect.isclass(owner) and last not in vars(owner) and function is found
+    _observe(function, taker, owner if is_inherited else None)
 
 
 class _Finder:
