@@ -1,5 +1,6 @@
 """`headway advise --observe`: which calls a command's observation takes, and that the command runs as without it."""
 
+import contextlib
 import os
 import pickle
 import re
@@ -19,7 +20,9 @@ from headway.advice.examined import examine
 from headway.advice.observing import observed
 from headway.advice.refused import refuse
 from headway.advice.target import parse_target
+from headway.cli.main import main
 from headway.errors import UsageError
+from headway.lab.launching.lock import only_lab
 
 APP = """
 def count(size):
@@ -332,3 +335,16 @@ def test_a_function_that_others_have_kept_is_observed_everywhere(app, monkeypatc
     }
     assert found["count"] == [(5, 3), (6,)]
     sys.modules.pop("kept", None)
+
+
+@pytest.mark.parametrize("what", ["store", "lock"])
+def test_nothing_is_observed_if_nothing_can_be_measured_afterwards(app, monkeypatch, capsys, what):
+    """The command may take long: a store that cannot be written, or another measurement, is told before it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(app))
+    words = ["advise", "app:count", "--observe", f'{sys.executable} -c \'open("ran", "w")\'', "--interpreter", "none"]
+    with only_lab() if what == "lock" else contextlib.nullcontext():
+        code = main([*words, "--store", str(app if what == "store" else app / "x.sqlite")])
+
+    assert code != 0
+    assert ("is a folder" if what == "store" else "is measuring") in capsys.readouterr().err
+    assert not (app / "ran").exists()

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from headway.advice import cores, holds
 from headway.advice.code import code_for, guard_for, required_of, undecided, unguarded
@@ -41,10 +42,16 @@ from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
 from headway.report.figures import amount, number
 
-__all__ = ["advise"]
+__all__ = ["advise", "check_ready"]
 
 ADVISING = "HEADWAY_ADVISING"
 """A variable in the environment of our child processes. It reveals a call of `headway.advise` during an import."""
+
+_NAMES = (
+    "COERCECLOCALE HASHSEED INTMAXSTRDIGITS IOENCODING OPTIMIZE UTF8 _CONTEXT_AWARE_WARNINGS _THREAD_INHERIT_CONTEXT"
+)
+_OF_THE_PROGRAM = frozenset(f"PYTHON{name}" for name in _NAMES.split())
+"""The variables of Python that decide what a program does; the function has them, too. Others would disturb a measurement."""
 
 _BUDGET_S, _LONG_BUDGET_S = 50.0, 150.0
 """The budgets for functions that take less than `_LONG_S`, and for longer ones."""
@@ -101,12 +108,21 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
         return _advise(Session(request, keeper, store, say), own, others)
 
 
+def check_ready(store: Path | None) -> None:
+    """Raise what `advise` would raise before it measures: StoreError, or HeadwayError if another process is measuring."""
+    with only_lab(), Store(store or default_store(), create=True):
+        pass
+
+
 @contextlib.contextmanager
 def _advising() -> Iterator[None]:
     """Mark our child processes, and end those that are left: a function may leave some in sessions of their own."""
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     try:
-        with marked(ADVISING, mark):
+        with ExitStack() as opened:
+            opened.enter_context(marked(ADVISING, mark))
+            for name in _OF_THE_PROGRAM & os.environ.keys():
+                opened.enter_context(marked(name, os.environ[name]))
             yield
     finally:
         end_marked(ADVISING, mark)

@@ -92,7 +92,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure the models, and print the advice."""
     check_html(arguments)
-    from headway.advice.course import advise
+    from headway.advice.course import advise, check_ready
     from headway.advice.elsewhere import chosen
     from headway.advice.observing import observed
     from headway.advice.request import AdviceRequest, own_interpreter
@@ -103,8 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
         names = [one.strip() for one in arguments.interpreter.split(",") if one.strip()]
         wanted = [] if names == ["none"] else names
     if arguments.observe:
-        # The command may take long, so a wrong name of an interpreter is told before it.
+        # The command may take long, so what would be in the way after it is told before it.
         chosen(own_interpreter(arguments.python), wanted)
+        check_ready(arguments.store)
     with observed(parse_target(arguments.function), arguments.observe or "", arguments.python, console.say) as target:
         advice = advise(
             AdviceRequest(

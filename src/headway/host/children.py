@@ -17,22 +17,30 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-_USER_SITE = {"PYTHONUSERBASE", "PYTHONNOUSERSITE"}
-"""Without effect on a Python with `-s`; any other has the libraries that it has for its user."""
+_NAMES = (
+    "ASYNCIODEBUG BREAKPOINT CASEOK COERCECLOCALE DEBUG DEVMODE DONTWRITEBYTECODE DUMPREFS DUMPREFSFILE EXECUTABLE "
+    "FAULTHANDLER HASHSEED HOME INSPECT INTMAXSTRDIGITS IOENCODING ISOLATED LEGACYWINDOWSFSENCODING "
+    "LEGACYWINDOWSSTDIO MALLOC MALLOCSTATS NODEBUGRANGES OLDPARSER OPTIMIZE PATH PERFSUPPORT PLATLIBDIR "
+    "PROFILEIMPORTTIME PYCACHEPREFIX SAFEPATH SHOWALLOCCOUNT SHOWREFCOUNT STARTUP THREADDEBUG TRACEMALLOC "
+    "UNBUFFERED UTF8 VERBOSE WARNDEFAULTENCODING WARNINGS _BASIC_REPL _COLORS _CONTEXT_AWARE_WARNINGS _CPU_COUNT "
+    "_DISABLE_REMOTE_DEBUG _FROZEN_MODULES _GC_PRESET _GIL _HISTORY _JIT _LAZY_IMPORTS _LLTRACE _OPT_DEBUG "
+    "_PERF_JIT_SUPPORT _PRESITE _PYREPL_TRACE _SPECIALIZATION_OFF _SYSTEM_REMOTE_DEBUG _THREAD_INHERIT_CONTEXT "
+    "_TLBC _UOPS_OPTIMIZE"
+)
+_OF_PYTHON = frozenset(f"PYTHON{name}" for name in _NAMES.split())
+"""The variables that Python itself reads, other than those of its user's own site; others, as PYTHON_ENV, are a program's own."""
 
 
 def clean_environment(paths: Iterable[str] = ()) -> dict[str, str]:
     """Return this process's environment without the variables that affect a Python, other than its user's own site.
 
+    A Python with `-s` does not heed those of its user's site; any other has the libraries that it has for its user.
+
     Args:
         paths: The folders for `PYTHONPATH`; without any, the variable is unset. The folders are in a variable and not
             in `sys.path`, so that grandchildren and sub-interpreters have them, too.
     """
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if key in _USER_SITE or (not key.startswith("PYTHON") and key != "VIRTUAL_ENV")
-    }
+    kept = {key: value for key, value in os.environ.items() if key not in _OF_PYTHON and key != "VIRTUAL_ENV"}
     joined = os.pathsep.join(paths)
     return {**kept, **_marks, **({"PYTHONPATH": joined} if joined else {})}
 

@@ -127,7 +127,7 @@ def _runs(code):
 
 
 class _Observed:
-    """What the code of an observed function works with: a function with the code of before, and the taker."""
+    """The objects that the code of an observed function needs: a function with the code of before, and the taker."""
 
     def __init__(self, function, taker, kind):
         import contextvars
