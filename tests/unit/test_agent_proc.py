@@ -87,3 +87,15 @@ def test_the_cpu_time_of_a_living_child_is_ours():
 
     assert alive_s > 0.05
     assert proc.own_busy_s() - before_s > 0.1
+
+
+def test_a_programs_own_module_resource_is_not_touched(tmp_path):
+    """A user's folder goes before the standard library on the import path, as that of a script does."""
+    (tmp_path / "resource.py").write_text("OWN = 1\n")
+    agent = Path(proc.__file__).parents[1]
+    code = (
+        "from headway_agent import proc; assert proc.own_busy_s() > 0; assert len(proc.context_switches()) == 2; "
+        "import resource; assert resource.OWN == 1"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(agent), str(tmp_path)])}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)

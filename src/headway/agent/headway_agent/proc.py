@@ -163,16 +163,42 @@ def _switches_of(pid):
     return counts
 
 
+_resource = None
+
+
+def _used(whose):
+    """Return what getrusage(2) says of "SELF" or "CHILDREN".
+
+    A program may have a module of its own named `resource`, which an import would find; it is looked for in the folder of
+    the interpreter's own extensions, and the program finds what it would find without us.
+    """
+    global _resource
+    if _resource is None:
+        from importlib.machinery import PathFinder
+        from importlib.util import module_from_spec
+
+        loaded = sys.modules.get("resource")
+        folders = [one for one in sys.path if os.path.basename(one) == "lib-dynload"]
+        spec = PathFinder.find_spec("resource", folders)
+        if hasattr(loaded, "getrusage"):
+            _resource = loaded
+        elif spec is not None:
+            _resource = module_from_spec(spec)
+            spec.loader.exec_module(_resource)
+        else:
+            import resource  # it is built in
+
+            _resource = resource
+    return _resource.getrusage(getattr(_resource, "RUSAGE_%s" % whose))
+
+
 def context_switches():
     """Return (voluntary, involuntary) switches so far: this process with its ended threads, and its descendants.
 
     The counts of this process and of reaped children come from getrusage(2), which includes threads that have ended.
     The counts of live descendants come from /proc/PID/task/TID/status.
     """
-    import resource
-
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own, reaped = _used("SELF"), _used("CHILDREN")
     counts = [own.ru_nvcsw + reaped.ru_nvcsw, own.ru_nivcsw + reaped.ru_nivcsw]
     for child in descendants(os.getpid()):
         for i, count in enumerate(_switches_of(child)):
@@ -191,9 +217,7 @@ def _busy_ticks(pid):
 
 def own_busy_s():
     """Return the CPU time so far of this process with its ended threads, and of its descendants, in seconds."""
-    import resource
-
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [_used("SELF"), _used("CHILDREN")]
     ticks = sum(_busy_ticks(child) for child in descendants(os.getpid()))
     return sum(one.ru_utime + one.ru_stime for one in used) + ticks / os.sysconf("SC_CLK_TCK")
 
