@@ -7,11 +7,10 @@ every loop can wait for.
 
 import ctypes
 import os
-import time
 from types import TracebackType
 from typing import Self, final
 
-from headway.measure import loops
+from headway.measure import loops, work
 
 __all__ = ["Alarm"]
 
@@ -32,7 +31,7 @@ class _Setting(ctypes.Structure):
 
 @final
 class Alarm:
-    """Lets one task of the running loop sleep until times of `time.perf_counter_ns`."""
+    """Lets one task of the running loop sleep until times of `work.now_ns`, whose clock is that of the timer."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -54,9 +53,8 @@ class Alarm:
 
     async def until(self, at_ns: int) -> None:
         """Return at a time; at once if it has come already."""
-        if time.perf_counter_ns() >= at_ns:
+        if work.now_ns() >= at_ns:
             return
-        # The clock of `perf_counter` is the kernel's monotonic one.
         setting = _Setting(it_value=_Time(*divmod(at_ns, 1_000_000_000)))
         self._checked(self._libc.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(setting), None))
         await loops.readable(self._file)

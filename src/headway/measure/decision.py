@@ -12,7 +12,24 @@ from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import TOO_MANY, Evidence, judged, launches_within
 from headway.measure import intervals
 
-__all__ = ["Basis", "Decision", "Figure", "Level", "Share", "decide", "estimated", "shown", "unmeasured"]
+__all__ = [
+    "IN_SETUP",
+    "Basis",
+    "Decision",
+    "Figure",
+    "Level",
+    "Share",
+    "decide",
+    "estimated",
+    "shown",
+    "unmeasured",
+]
+
+IN_SETUP = (
+    "a comparison measures both again, in turns: what differs between them, such as a setting, must be in their functions "
+    "or in their `setup=`"
+)
+"""The remedy where a test has changed something between two measurements."""
 
 _TIMES = 100
 """A limit that needs so many times the calls is too close."""
@@ -87,6 +104,7 @@ class Basis:
         why_not: Why there are no values.
         apart: The values could not take turns, in any session: a comparison that cannot hold, nor be refuted.
         provisional: Every assertion holds for now (see `Decision`).
+        moved: Why the values say nothing: the functions changed between two measurements of them; "" if they did not.
         of_open_load: The values are of an open load, whose calls follow from its rate and its time.
         times_the_calls: How many times as many calls would bound a percentile; 1 if the calls suffice.
     """
@@ -97,6 +115,7 @@ class Basis:
     provisional: bool = False
     of_open_load: bool = False
     apart: bool = False
+    moved: str = ""
     times_the_calls: float = 1.0
 
 
@@ -133,7 +152,8 @@ class Decision:
         """Whether it holds.
 
         Raises:
-            UsageError: The two took no turns, and this decision measures nothing: `assert not` would pass.
+            UsageError: The two took no turns, and this decision measures nothing; or they changed before their turns.
+                `assert not` would pass.
         """
         if self._basis.provisional:
             return True
@@ -148,6 +168,8 @@ class Decision:
                 f"{self.evidence.what} is not decided: {self._basis.why_not}",
                 hint="compare them in one test: `headway.compare`",
             )
+        if self._basis.moved:
+            raise UsageError(f"{self.evidence.what} is not decided: {self._basis.moved}", hint=IN_SETUP)
         return self.outcome == "supported"
 
     def __await__(self) -> Generator[Any, None, "Decision"]:
@@ -172,6 +194,8 @@ class Decision:
     def _more(self) -> str:
         """Return a text on what would decide it."""
         wanted, count, is_open = self.evidence.launches_to_decide, self._basis.count, self._basis.of_open_load
+        if self._basis.moved:
+            return self._basis.moved
         if self._basis.of_launches and count < 2:
             return "only one launch is left, the others failed, and it bounds nothing"
         interval = self.evidence.interval
@@ -209,6 +233,9 @@ def decide(
     With `mood`, it must hold with room for the level of a session (`intervals.MOOD`).
     """
     most = _most(interval, basis)
+    if basis.moved:
+        found = judged(what, relation, interval, basis.count, most=most)
+        return Decision(replace(found, outcome="inconclusive", launches_to_decide=None), basis)
     if interval is None or not mood:
         return Decision(judged(what, relation, interval, basis.count, most=most), basis)
     evidence = judged(what, relation, intervals.with_mood(interval), basis.count)

@@ -22,6 +22,7 @@ __all__ = [
     "ORDER",
     "binomial_quantile",
     "blocks",
+    "far_apart",
     "level",
     "parts",
     "percentile_of_calls",
@@ -122,6 +123,28 @@ def ratio_in_turns(
 def with_mood(interval: stats.Interval) -> stats.Interval:
     """Return the interval of a level, widened by the change of the machine's speed from one session to the next."""
     return replace(interval, low=interval.low / (1 + MOOD), high=interval.high * (1 + MOOD))
+
+
+_FAR_APART = 1.5
+"""The factor, beyond `MOOD` and both intervals, from which on a ratio is another one, and no noise."""
+
+
+def far_apart(before: tuple[stats.Interval, stats.Interval], now: stats.Interval) -> bool:
+    """Tell whether the ratio of two benchmarks in turns is another one than that of their levels before.
+
+    Levels that were measured one after the other bound no drift between them, so only a large difference tells: that of
+    the whole interval of the one ratio to that of the other one, beyond `MOOD` and a wide margin.
+
+    Args:
+        before: The levels of both, measured one after the other.
+        now: The ratio of the first to the second in turns.
+    """
+    one, other = before
+    # A level that nothing bounds may be any: its bounds are 0 and infinity.
+    low = one.low / other.high if other.high > 0 else 0.0
+    high = one.high / other.low if other.low > 0 else math.inf
+    far = _FAR_APART * (1 + MOOD)
+    return now.low > far * high or far * now.high < low
 
 
 ORDER: Final = "order statistics"

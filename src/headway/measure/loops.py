@@ -5,11 +5,12 @@ Only `run` starts a loop; it is for tests that are not async themselves.
 
 import importlib
 import sys
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Literal
 
 from headway.errors import UsageError
+from headway.measure import work
 
 __all__ = [
     "LOOPS",
@@ -64,20 +65,38 @@ def runs_in(loop: str) -> bool:
 
 
 async def sleep(seconds: float) -> None:
-    """Sleep in the running loop."""
+    """Sleep in the running loop. A test may have replaced the libraries' own `sleep` by one that does not wait."""
     if running() == "trio":
         import trio
 
-        await trio.sleep(seconds)
-    else:
-        import asyncio
+        with trio.move_on_after(seconds):
+            await trio.sleep_forever()
+        return
+    import asyncio
 
-        await asyncio.sleep(seconds)
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    timer = loop.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
 
 
 async def pause() -> None:
     """Let the loop's other tasks run once."""
-    await sleep(0)
+    if running() == "trio":
+        import trio
+
+        await trio.lowlevel.checkpoint()
+    else:
+        await _one_turn()
+
+
+@types.coroutine
+def _one_turn() -> Generator[None, None, None]:
+    """Yield to asyncio's loop once, as `asyncio.sleep(0)` does."""
+    yield
 
 
 async def readable(file: int) -> None:
@@ -164,7 +183,7 @@ async def task_cost_s() -> float:
     """
     found = []
     for _ in range(_ROUNDS):
-        begun = time.perf_counter_ns()
+        begun = work.now_ns()
         if running() == "trio":
             import trio
 
@@ -177,7 +196,7 @@ async def task_cost_s() -> float:
             loop = asyncio.get_running_loop()
             for _ in range(_TASKS):
                 await loop.create_task(_nothing())
-        found.append((time.perf_counter_ns() - begun) / _TASKS / 1e9)
+        found.append((work.now_ns() - begun) / _TASKS / 1e9)
     return min(found)
 
 

@@ -13,6 +13,7 @@ from headway.lab.design import Relation, above, below
 from headway.lab.judging.evidence import Evidence
 from headway.measure import intervals
 from headway.measure.decision import (
+    IN_SETUP,
     Basis,
     Decision,
     Figure,
@@ -257,9 +258,12 @@ class Result:
         Raises:
             HeadwayError: One of them was not measured, and should have been.
             UsageError: They took no turns, and cannot take them now: they are async functions whose loop runs (`await
-                result.faster_than(other)` measures them in turns), or results of two tests.
+                result.faster_than(other)` measures them in turns), or results of two tests. Or they have changed since
+                they were measured one after the other.
         """
         found = self.ratio_with_basis(other)
+        if found is not None and found[1].moved and not self.provisional:
+            raise UsageError(f"no ratio: {found[1].moved}", hint=IN_SETUP)
         if found is not None:
             return found[0]
         what = f"time of {self.name} / {other.name}"
@@ -294,8 +298,20 @@ class Result:
             return None
         if not self._again.can(other.name) or self._again.must_wait(other.name):
             return None
-        mine, others = self._again.measure(other.name).values()
-        return mine.ratio_with_basis(others) if mine.launches and others.launches else None
+        return self._in_turns(other, *self._again.measure(other.name).values())
+
+    def _in_turns(self, other: "Result", mine: "Result", others: "Result") -> tuple[stats.Interval, Basis] | None:
+        """Return the ratio and its basis, given both results from the turns that followed; None if nothing was measured.
+
+        A setting that a test changes between two measurements is the same for both in their turns.
+        """
+        found = mine.ratio_with_basis(others) if mine.launches and others.launches else None
+        # The latency of an open load depends on its length, which turns share out.
+        if found is None or found[1].of_open_load or not intervals.far_apart((self.interval, other.interval), found[0]):
+            return found
+        ratio, basis = found
+        moved = max(zip((self, other), (mine, others), strict=True), key=lambda both: _moved_by(*both))
+        return ratio, replace(basis, moved=_told_of(*moved))
 
     def ratio_beside(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
         """Return the ratio to the same benchmark's result in another tree and its basis; None if no launches took turns."""
@@ -352,8 +368,10 @@ class Result:
             return Decision(nothing, Basis(0, why_not=_NO_TURNS, provisional=provisional))
 
         async def measured() -> Decision:
-            mine, others = (await again.measure(other.name)).values()
-            return mine.compared_with(others, by, relation)
+            found = self._in_turns(other, *(await again.measure(other.name)).values())
+            if found is None:
+                return Decision(nothing, Basis(0, why_not=_NO_TURNS, provisional=provisional))
+            return decide(what, wanted, found[0], replace(found[1], provisional=provisional))
 
         return Decision(nothing, Basis(0, provisional=provisional), measure=measured)
 
@@ -407,7 +425,16 @@ def _check_result(given: object) -> None:
         )
 
 
-_NO_TURNS = "no launch measured both in turns"
+def _moved_by(before: Result, now: Result) -> float:
+    return abs(math.log(now.per_call_s / before.per_call_s))
+
+
+def _told_of(before: Result, now: Result) -> str:
+    took, takes = (f"{one.per_call_s:.3g} s" for one in (before, now))
+    return f"a call of {before.name} took {took} at first, and takes {takes} now, in turns"
+
+
+_NO_TURNS = "no launch measured both in turns (within a launch every comparison holds, so one after an `or` is not reached)"
 _APART = "both were measured in separate tests or sessions, not in turns"
 
 

@@ -9,7 +9,6 @@ import inspect
 import pickle
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -409,7 +408,7 @@ class Open:
         return self._awaited(calls) if self._target.is_async else self._threaded(calls)
 
     def _times(self, calls: int) -> list[int]:
-        begin = time.perf_counter_ns() + _LEAD_NS
+        begin = work.now_ns() + _LEAD_NS
         return [begin + int(place / self._rate_per_s * 1e9) for place in range(calls)]
 
     def _threaded(self, calls: int) -> Round:
@@ -417,16 +416,16 @@ class Open:
         times, target, watch = self._times(calls), self._target, self._watch
 
         def one() -> tuple[int, int, int, int]:
-            before, begun = watch.read(), time.perf_counter_ns()
+            before, begun = watch.read(), work.now_ns()
             target.function(*target.args, **target.kwargs)
-            ended = time.perf_counter_ns()
+            ended = work.now_ns()
             return ended, ended - begun, *watch.since(before)
 
         futures = []
         # Nothing sets this event: its timed wait is the finest sleep that threads have.
         never = threading.Event()
         for intended in times:
-            left_ns = intended - time.perf_counter_ns()
+            left_ns = intended - work.now_ns()
             if left_ns > 0:
                 never.wait(left_ns / 1e9)
             futures.append(self._pool.submit(one))
@@ -437,11 +436,11 @@ class Open:
 
     async def _awaited(self, calls: int) -> Round:
         times, target = self._times(calls), self._target
-        before, begun = self._watch.read(), time.perf_counter_ns()
+        before, begun = self._watch.read(), work.now_ns()
 
         async def one() -> int:
             await target.function(*target.args, **target.kwargs)
-            return time.perf_counter_ns()
+            return work.now_ns()
 
         async def begin_all(begin: Callable[[loops.Task], None]) -> None:
             with Alarm() as alarm:
@@ -450,7 +449,7 @@ class Open:
                     begin(one)
 
         ended = await loops.gathered(begin_all)
-        took_ns = time.perf_counter_ns() - begun
+        took_ns = work.now_ns() - begun
         return self._round(times, ended, took_ns, *self._watch.since(before))
 
     def _round(self, times: list[int], ended: list[int], watched_ns: int, held: int, waited: int) -> Round:
@@ -477,9 +476,9 @@ class Lag:
     async def watch(self) -> None:
         """Measure until `stop`."""
         while not self._done:
-            begun = time.perf_counter()
+            begun_ns = work.now_ns()
             await loops.sleep(_LAG_PERIOD_S)
-            self.found_s.append(max(0.0, time.perf_counter() - begun - _LAG_PERIOD_S))
+            self.found_s.append(max(0.0, (work.now_ns() - begun_ns) / 1e9 - _LAG_PERIOD_S))
 
     def restart(self) -> None:
         """Prepare for another `watch`."""

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from headway.agent.headway_agent import turns
 from headway.errors import UsageError
-from headway.measure import intervals, loops
+from headway.measure import intervals, loops, work
 from headway.measure.journal import Options
 from headway.measure.measured import Measured
 from headway.measure.rounds import Lag, Round, Source, Steps, Target, Watch
@@ -125,12 +125,12 @@ def measured(
         while not _enough(rounds, wanted, elapsed_s, looks):
             if at_turn is not None:
                 at_turn()
-            begun_s = time.perf_counter()
+            begun_ns = work.now_ns()
             for plan in turns.in_order(plans, len(rounds[plans[0].name])):
                 lag = lags[plan.name] if plan.lag and plan.target.is_async else None
                 one = yield from _round(plan, sources[plan.name], calls[plan.name], watches[plan.name], lag)
                 rounds[plan.name].append(one)
-            elapsed_s += time.perf_counter() - begun_s
+            elapsed_s += (work.now_ns() - begun_ns) / 1e9
     name = uuid.uuid4().hex
     beside = rounds[reference.name] if reference is not None else []
     return {

@@ -1,8 +1,7 @@
 """The timed loops: batches of calls and awaits, and calls that are timed one by one.
 
 The module imports only the standard library, and nothing of Headway, because worker processes and sub-interpreters
-import it, too. All times are nanoseconds of `time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux and so the same
-in every process.
+import it, too. All times are nanoseconds of CLOCK_MONOTONIC, which is the same in every process.
 """
 
 import functools
@@ -13,7 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["GENERATED", "Timer", "arrive", "async_timer", "serve", "serve_async", "take_path", "timer"]
+__all__ = ["GENERATED", "Timer", "arrive", "async_timer", "now_ns", "serve", "serve_async", "take_path", "timer"]
+
+now_ns: Callable[[], int] = functools.partial(time.clock_gettime_ns, time.CLOCK_MONOTONIC)
+"""Return the time. A test may have stopped the clocks of `time`: freezegun replaces them wherever a module has them."""
 
 Timer = Callable[[int], Any]
 """Takes a number of calls; returns the nanoseconds that they took, or an awaitable of them."""
@@ -58,7 +60,7 @@ def _timer(source: str, function: Callable[..., object], args: Sequence[Any], kw
     if not _written_out(kwargs):
         function, args, kwargs = functools.partial(function, *args, **kwargs), (), {}
     make = _made(source, len(args), tuple(kwargs))
-    return make(time.perf_counter_ns, itertools.repeat, function, *args, *kwargs.values())
+    return make(now_ns, itertools.repeat, function, *args, *kwargs.values())
 
 
 def timer(function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Timer:
@@ -84,7 +86,7 @@ def serve(
     function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], calls: int
 ) -> tuple[list[int], list[int]]:
     """Call the function `calls` times, one after the other; return when each call began and when it ended."""
-    clock = time.perf_counter_ns
+    clock = now_ns
     begun, ended = [], []
     for _ in range(calls):
         begun.append(clock())
@@ -97,7 +99,7 @@ async def serve_async(
     function: Callable[..., Awaitable[object]], args: Sequence[Any], kwargs: Mapping[str, Any], calls: int
 ) -> tuple[list[int], list[int]]:
     """Await the function `calls` times, one after the other; return when each call began and when it ended."""
-    clock = time.perf_counter_ns
+    clock = now_ns
     begun, ended = [], []
     for _ in range(calls):
         begun.append(clock())
