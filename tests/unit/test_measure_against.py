@@ -1,6 +1,7 @@
 """Two processes that pass the turn to each other, and the paths of a tree that become the other one's."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -119,13 +120,14 @@ def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
         sys, "path", [str(here / "src"), str(here / ".venv/lib/python3.11/site-packages"), "/usr/lib/python3"]
     )
     editable = types.ModuleType("__editable___thing_finder")
-    editable.MAPPING = {"thing": str(here / "lib" / "thing")}  # type: ignore[attr-defined]
+    inner = here / "mono" / "ours" / "inner" / "thing"
+    editable.MAPPING = {"thing": str(here / "lib" / "thing"), "ours.inner.thing": str(inner)}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, editable.__name__, editable)
     files = {"one": str(here / "python" / "one" / "__init__.py"), "two": str(here / "two.py")}
     finder = types.SimpleNamespace(_redirections=files, find_spec=lambda *_: None)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, finder])
 
-    assert tree.import_path() == [str(there / one) for one in ("src", "lib", "python", "")]
+    assert tree.import_path() == [str(there / one) for one in ("src", "lib", "mono", "python", "")]
     assert tree.mapped(Path("/elsewhere")) is None
 
 
@@ -135,10 +137,12 @@ def test_a_test_comes_along_with_its_conftests(tmp_path):
     for name in ("conftest.py", "bench/conftest.py", "bench/test_it.py", "bench/helper.py"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(f"# {name}")
+    (here / "bench/test_it.py").chmod(0o755)
     Worktree(here, there).take_over(here / "bench/test_it.py", here)
 
     found = sorted(str(one.relative_to(there)) for one in there.rglob("*.py"))
     assert found == ["bench/conftest.py", "bench/test_it.py", "conftest.py"]
+    assert [os.access(there / name, os.X_OK) for name in found] == [False, True, False]
 
 
 def test_a_test_replaces_the_other_trees_files_and_no_others(tmp_path):

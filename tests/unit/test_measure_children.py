@@ -312,3 +312,14 @@ def test_the_time_of_a_launch_is_that_of_the_options():
     assert found == [0.5, 3, 0.0, 0.0]
     session.with_reference = True
     assert pytest_plugin._least_s(session, item()) == 1.0
+
+
+def test_a_launch_is_without_coverage(monkeypatch, tmp_path):
+    """Coverage traces each process that a traced one starts, by variables of its environment, and slows it down."""
+    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START", "COV_CORE_SOURCE", "COVERAGE_FILE", "OWN"):
+        monkeypatch.setenv(name, "given")
+    done = children._run([sys.executable, "-c", "import os; print(*os.environ)"], tmp_path)
+
+    names = set(done.stdout.split())
+    assert {"COVERAGE_FILE", "OWN"} <= names
+    assert not [one for one in names if one.startswith(("COVERAGE_PROCESS", "COV_CORE"))]

@@ -55,6 +55,20 @@ def test_no_frame_of_a_failure_is_ours(measure):
     assert len(files) < count
 
 
+def test_a_traceback_may_be_as_long_as_the_stack_is_deep():
+    """A RecursionError of a test's function is shown as it is, and hiding our frames in it is no second one."""
+
+    def deep():
+        return deep()
+
+    with pytest.raises(RecursionError) as error:
+        Bench(Journal(test="test"), Options(rounds=1, calls=1))(deep)
+    hide_ours(error.value)
+
+    names = {one.name for one in traceback.extract_tb(error.value.__traceback__)}
+    assert names == {"deep", "test_a_traceback_may_be_as_long_as_the_stack_is_deep"}
+
+
 FAILS_LATER = """
 import itertools
 

@@ -26,7 +26,17 @@ from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.host.repository import git, without_gits_variables
 from headway.lab import stats
-from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, Progress, kill, taken, undisturbed
+from headway.measure.children import (
+    ANSWER,
+    LIMIT_S,
+    Launched,
+    Launching,
+    Progress,
+    kill,
+    taken,
+    undisturbed,
+    without_coverage,
+)
 from headway.measure.copies import installed
 from headway.measure.journal import Entry, Journal
 from headway.measure.result import Result
@@ -73,9 +83,11 @@ class Worktree:
         """Return the folders of the import path that are inside this tree, as paths in the other tree."""
         own = [Path(one or ".") for one in sys.path]
         # Editable installations map names to folders (setuptools), or to files (hatchling and others, by `editables`).
-        for name, module in list(sys.modules.items()):
-            if name.startswith("__editable__"):
-                own += [Path(one).parent for one in dict(getattr(module, "MAPPING", {})).values()]
+        for finder_name, module in list(sys.modules.items()):
+            if finder_name.startswith("__editable__"):
+                mapping: dict[str, str] = dict(getattr(module, "MAPPING", {}))
+                # A package of a namespace has a name of several parts, with a folder for each.
+                own += [_above(Path(one), levels=name.count(".") + 1) for name, one in mapping.items()]
         for finder in sys.meta_path:
             files = [Path(one) for one in dict(getattr(finder, "_redirections", {})).values()]
             own += [one.parent.parent if one.name == "__init__.py" else one.parent for one in files]
@@ -127,7 +139,12 @@ class Worktree:
         if there.is_dir():
             shutil.rmtree(there)
         there.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, there)
+        # With its mode: a test may run it.
+        shutil.copy(path, there)
+
+
+def _above(path: Path, *, levels: int) -> Path:
+    return path.parents[min(levels, len(path.parents)) - 1]
 
 
 @contextlib.contextmanager
@@ -359,9 +376,10 @@ def measure_against(
     """
     found.update((test, Sides()) for test in tests)
     # Where a hook of git runs this session, its variables name this tree's repository and the index of the commit.
-    usual = {**without_gits_variables(), SIDE: "0"}
+    shared = without_coverage(without_gits_variables())
+    usual = {**shared, SIDE: "0"}
     elsewhere = {
-        **without_gits_variables(),
+        **shared,
         SIDE: "1",
         "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()]),
     }

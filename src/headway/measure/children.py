@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -36,6 +36,7 @@ __all__ = [
     "nothing_left_behind",
     "taken",
     "undisturbed",
+    "without_coverage",
     "write_launch",
 ]
 
@@ -394,6 +395,7 @@ def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[s
     with subprocess.Popen(
         command,
         cwd=folder,
+        env=without_coverage(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -407,6 +409,17 @@ def _run(command: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[s
             kill(launch)
             raise
     return subprocess.CompletedProcess(command, launch.returncode, out, said)
+
+
+def without_coverage(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables by which coverage traces each process that a traced one starts.
+
+    `--no-cov` is an option of pytest-cov, and leaves these as they are.
+    """
+    return {name: value for name, value in environment.items() if not name.startswith(_OF_COVERAGE)}
+
+
+_OF_COVERAGE = ("COVERAGE_PROCESS_", "COV_CORE_")
 
 
 def kill(launch: "subprocess.Popen[str] | subprocess.Popen[bytes]") -> None:

@@ -434,7 +434,9 @@ def _told_of(before: Result, now: Result) -> str:
     return f"a call of {before.name} took {took} at first, and takes {takes} now, in turns"
 
 
-_NO_TURNS = "no launch measured both in turns (within a launch every comparison holds, so one after an `or` is not reached)"
+_NO_TURNS = (
+    "no launch measured both in turns (within a launch every comparison holds, so one after an `or` is not reached)"
+)
 _APART = "both were measured in separate tests or sessions, not in turns"
 
 

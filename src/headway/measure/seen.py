@@ -59,12 +59,16 @@ def hide_ours(error: BaseException) -> None:
 
 
 def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
-    if traceback is None:
-        return None
-    rest = _without_ours(traceback.tb_next)
-    if _is_ours(traceback.tb_frame.f_code.co_filename):
-        return rest
-    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+    entries = []
+    # No recursion: a RecursionError has as many entries as there may be frames.
+    while traceback is not None:
+        if not _is_ours(traceback.tb_frame.f_code.co_filename):
+            entries.append(traceback)
+        traceback = traceback.tb_next
+    rest: TracebackType | None = None
+    for one in reversed(entries):
+        rest = TracebackType(rest, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return rest
 
 
 _ENTRY = re.compile(
