@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "dask": {"lab", "host", "live", "errors", "__init__"},
     "pytest_plugin": {
         "pytest_options",
+        "pytest_session",
         "pytest_stalls",
         "pytest_table",
         "measure",
@@ -60,6 +61,7 @@ ALLOWED: dict[str, set[str]] = {
         "printable",
         "__init__",
     },
+    "pytest_session": {"pytest_options", "measure", "report", "host", "errors", "__init__"},
     "pytest_stalls": {"live", "traces", "errors", "printable"},
     "pytest_table": {"report"},
     "pytest_options": {"measure", "report", "errors"},

@@ -23,6 +23,7 @@ UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
 _LAUNCHES_TO_COMPARE = 6
+_ENDING = len(".json.new")
 _NAMED = 5
 """The most names in a line of names."""
 
@@ -210,6 +211,10 @@ class Asked:
             given = self.option(name)
             if given is not None and (not given or os.sep in given):
                 raise UsageError(f"--headway-{name} {given}: expected a name, and not a path")
+            if given is not None and len(os.fsencode(given)) + _ENDING > os.pathconf(
+                self.config.rootpath, "PC_NAME_MAX"
+            ):
+                raise UsageError(f"--headway-{name} {given}: the name of its file would be too long")
             if given is not None and self.child is None and self.kept_file(given).is_dir():
                 raise UsageError(f"--headway-{name} {given}: {self.kept_file(given)} is a folder; choose another name")
         for one, other in (("save", "add"), ("only", "skip"), ("compare", "against")):
@@ -268,7 +273,10 @@ class Asked:
 
         kept = self.kept_file(name)
         given = [self.config.invocation_params.dir / name] if option == "compare" else []
-        path = next((one for one in (kept, *given) if one.is_file()), None)
+        try:
+            path = next((one for one in (kept, *given) if one.is_file()), None)
+        except OSError as error:
+            raise UsageError(f"--headway-{option} {name}: {error.strerror}") from None
         if path is None:
             if kept.is_dir():
                 raise UsageError(f"--headway-{option} {name}: {kept} is a folder; expected a file of stored sessions")

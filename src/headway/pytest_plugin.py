@@ -1,81 +1,30 @@
 """The pytest plugin: the fixture `headway`, its marker and options, and the table at the end. It has only hooks.
 
-The code that measures is in `headway.measure` and is imported when a test asks for it. A session without a benchmark
-therefore imports only this file and the options.
+The code that measures is in `headway.measure` and is imported if a collected test measures. A session without a
+benchmark therefore imports only this file, the options, and what holds a session's results.
 """
 
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headway.errors import HeadwayError, UsageError
-from headway.pytest_options import UNDER_XDIST, Asked, add_options
+from headway.pytest_options import UNDER_XDIST, add_options
+from headway.pytest_session import UNMEASURED, Session
 
 if TYPE_CHECKING:
     from headway.measure.against import Sides
     from headway.measure.bench import Bench
-    from headway.measure.children import Launched
-    from headway.measure.journal import Entry, Journal, Options
-    from headway.measure.keep import Kept
+    from headway.measure.journal import Journal, Options
 
 __all__: list[str] = []
 
 _FIXTURE = "headway"
-_FILES = ("json", "pyperf", "benchmark_json", "save", "add")
-"""The options that name a file to write."""
-
-
-@final
-class _Session(Asked):
-    """The results of the benchmarks of this pytest session, and where they are written.
-
-    `start_s` is the CPU time of this process's start: each launch starts in the same way. `ended` tells that the
-    session's tests came to their end, and `unwritten` that a file could not be written.
-    """
-
-    def __init__(self, config: pytest.Config) -> None:
-        super().__init__(config)
-        self.entries: list[Entry] = []
-        self.launched: dict[str, Launched] = {}
-        self.sides: dict[str, Sides] = {}
-        self.regressed: list[str] = []
-        self.kept: Kept | None = None
-        self.complaints: list[str] = []
-        self.start_s = time.process_time()
-        self.ended = self.unwritten = False
-
-    def add(self, test: str, journal: "Journal") -> None:
-        """Add a test's results, and store them at once."""
-        from headway.measure.journal import entered
-
-        for entry in entered(self.entries, journal.keyed()):
-            if self.child is not None or not entry.result.measured or self.option("no_store"):
-                continue
-            try:
-                if self.kept is None:
-                    from headway import __version__
-                    from headway.host.paths import default_store
-                    from headway.measure.keep import Kept
-
-                    self.kept = Kept(self.store or default_store(), self.launches, __version__)
-                self.kept.add(test, entry)
-            except HeadwayError as error:
-                self.complaints.append(f"not stored: {error.message}")
-                self.options["headway_no_store"] = True
-
-    @property
-    def groups(self) -> dict[str, list["Entry"]]:
-        found: dict[str, list[Entry]] = {}
-        for entry in self.entries:
-            found.setdefault(entry.group, []).append(entry)
-        return found
-
-
-_KEY = pytest.StashKey[_Session]()
+_KEY = pytest.StashKey[Session]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "headway(seconds=0.5, rounds=None, calls=None, setup=None, teardown=None, trace=False, name='', group='', "
         "loop='', switch_interval_s=None, gc=True, precision=None): how the fixture `headway` measures",
     )
-    session = config.stash[_KEY] = _Session(config)
+    session = config.stash[_KEY] = Session(config)
     try:
         session.check()
     except HeadwayError as error:
@@ -151,8 +100,23 @@ def _file(item: pytest.Item) -> str:
 
 
 def _measures(item: pytest.Item) -> bool:
-    """Tell whether a test has our fixture."""
-    return _FIXTURE in getattr(item, "fixturenames", ())
+    """Tell whether a test has our fixture among its arguments, or asks for it by name in its own code."""
+    if _FIXTURE in getattr(item, "fixturenames", ()):
+        return True
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    return code is not None and "getfixturevalue" in code.co_names and _FIXTURE in code.co_consts
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import the code that measures, if a test does."""
+    if not session.config.option.collectonly and any(map(_measures, session.items)):
+        session.config.stash[_KEY].prepare()
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item) -> bool | None:
+    """Let pytest-timeout set no timer where a test waits for the other tree's turns: its launcher has a limit for each."""
+    return True if item.config.stash[_KEY].option("turn_files") else None
 
 
 @pytest.fixture(name=_FIXTURE)
@@ -185,24 +149,28 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
         from headway.measure.baseline import reference
 
         journal.reference = reference
-    if session.option("turn_files"):
-        from headway.measure.against import turn_taker
-
-        journal.at_turn = turn_taker(session.option("turn_files"))
+    journal.at_turn = session.at_turn
     yield Bench(journal, options)
+    session.untaken.append(partial(_take, session, request.node, journal, sides))
+
+
+def _take(session: Session, node: pytest.Item, journal: "Journal", sides: "Sides | None") -> None:
+    """Take the results of a test that has ended."""
     if session.option("turn_files"):
         from headway.measure.trees import refuse_wrong_code
 
         # By now everything is imported that a function imports when it is called.
         refuse_wrong_code(session.option("turn_files"), session.config.invocation_params.dir)
-    if session.child is not None and _is_launched(request.node, session):
+    if session.child is not None and _is_launched(node, session):
         from headway.measure.children import write_launch
 
         write_launch(session.child, journal)
-    session.add(request.node.nodeid, journal)
+    session.add(node.nodeid, journal)
     if sides is not None and session.revision is not None:
         session.revision.take(journal, sides.there)
-    _notice(request.node, journal)
+    if not _measures(node):
+        session.skip_launches(node.nodeid)
+    _notice(node, journal)
     journal.close()
 
 
@@ -212,7 +180,7 @@ def _notice(node: pytest.Item, journal: "Journal") -> None:
         node.user_properties.append(("headway", UNDER_XDIST))
 
 
-def _options(session: _Session, node: pytest.Item) -> "Options":
+def _options(session: Session, node: pytest.Item) -> "Options":
     """Return the options that the markers set; the nearest marker wins."""
     from headway.measure.journal import Options
 
@@ -233,7 +201,7 @@ def _path(item: pytest.Item) -> str:
 _NAME = pytest.StashKey[str]()
 
 
-def _is_launched(item: pytest.Item, session: _Session) -> bool:
+def _is_launched(item: pytest.Item, session: Session) -> bool:
     """Tell whether this process is the launch of a test; the test's file may have another name here, through a link."""
     file, _, name = session.launched_test.partition("::")
     return _path(item).partition("::")[2] == name and item.path.resolve() == Path(file).resolve()
@@ -324,7 +292,7 @@ def _launch(session: pytest.Session) -> None:
         raise pytest.UsageError(f"--headway-against {revision}: {error.message}{hint}") from None
 
 
-def _least_s(session: _Session, item: pytest.Item) -> float:
+def _least_s(session: Session, item: pytest.Item) -> float:
     """Return the time that the rounds of a test take by its options; a test may have several benchmarks, or none."""
     try:
         options = _options(session, item)
@@ -342,99 +310,21 @@ def _spread(config: pytest.Config) -> bool:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note a test that a worker of xdist did not measure."""
     if ("headway", UNDER_XDIST) in report.user_properties:
-        _UNMEASURED.append(report.nodeid)
-
-
-_UNMEASURED: list[str] = []
-"""The unmeasured tests of xdist's workers, in the process that reports."""
+        UNMEASURED.append(report.nodeid)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the files that the options ask for; fail the session if that fails, or if a benchmark regressed."""
     ours = session.config.stash.get(_KEY, None)
-    if ours is None or ours.child is not None:
+    if ours is None:
         return
-    if ours.kept is not None:
-        try:
-            ours.kept.close()
-        except HeadwayError as error:
-            ours.complaints.append(f"the end of the run is not stored: {error.message}")
-    if not any(entry.result.measured for entry in ours.entries):
-        asked = [f"--headway-{name.replace('_', '-')}" for name in _FILES if ours.option(name)]
-        if asked:
-            ours.complaints.append(f"{' and '.join(asked)}: nothing was measured, so nothing is written")
-        _judge(ours, session)
+    # Ctrl-C leaves a test's tear-down to the end of the session, where nothing reports an error of a test.
+    with contextlib.suppress(HeadwayError):
+        ours.settle()
+    if ours.child is not None:
         return
-    from headway.report import benchmarks
-
-    groups, top = ours.groups, session.config.rootpath
-    makers: dict[str, Callable[[], dict[str, Any]]] = {
-        "json": lambda: benchmarks.results_to_json(groups, top, ours.earlier),
-        "pyperf": lambda: benchmarks.to_pyperf(groups),
-        "benchmark_json": lambda: benchmarks.to_pytest_benchmark(groups, top),
-    }
-    for name, make in makers.items():
-        path = ours.option(name)
-        if path is not None:
-            _write(ours, path, partial(path.write_bytes, benchmarks.dump(make())))
-    for name in ("save", "add"):
-        if ours.option(name) and not ours.ended:
-            # A part of the benchmarks would replace all of them, and a comparison would take the others for new ones.
-            ours.complaints.append(
-                f"--headway-{name}: the tests were stopped early, so nothing is stored; "
-                "store a session that runs them all (without `-x` or `--maxfail`)"
-            )
-        elif ours.option(name):
-            path, values = ours.kept_file(ours.option(name)), benchmarks.session_to_json(groups, top)
-            _write(ours, path, partial(benchmarks.store_session, path, values, add=name == "add"))
-    _judge(ours, session)
-    if ours.unwritten and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def _write(ours: _Session, path: Path, write: Callable[[], object]) -> None:
-    try:
-        write()
-    except (OSError, HeadwayError) as error:
-        ours.unwritten = True
-        why = f"{path} cannot be written: {error.strerror}" if isinstance(error, OSError) else error.message
-        ours.complaints.append(why)
-    else:
-        ours.complaints.append(f"wrote {path}")
-
-
-def _judge(ours: _Session, session: pytest.Session) -> None:
-    """Fail the session if a benchmark regressed beyond its limit, or if there were benchmarks and none was compared."""
-    if ours.earlier is None or ours.why_not:
-        return
-    if ours.ended:
-        ours.complaints += ours.lost({one.key for one in ours.entries})
-    if not (ours.entries or _UNMEASURED):
-        return
-    if ours.sessions is not None:
-        import platform
-
-        from headway.host.machine import this_machine
-
-        ours.complaints += ours.sessions.apart(platform.python_version(), this_machine().cpu)
-    copied = ""
-    if ours.revision is not None:
-        from headway.measure.copies import EDITABLE, copied_package
-
-        # A test may have imported the copy only when it ran.
-        copied = copied_package(session.config.rootpath)
-        if copied:
-            ours.complaints.append(f"! {copied}; {EDITABLE}")
-    if ours.fail_limit is None:
-        return
-    from headway.report.benchmarks import regressions
-
-    ours.regressed, compared = regressions(ours.groups, ours.earlier, ours.fail_limit)
-    if not compared or copied:
-        ours.regressed = [f"--headway-compare-fail: nothing could be compared with {ours.earlier.name}"]
-    if ours.regressed and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    ours.finish(session)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -444,15 +334,33 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         return (yield)
     except BaseException as error:
-        if _measures(item):
-            from headway.measure.seen import hide_ours
-
-            hide_ours(error)
+        _hide_ours(item, error)
         raise
 
 
-# The fixture refuses options before the test, and benchmarks that were not awaited after it.
-pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+def _hide_ours(item: pytest.Item, error: BaseException) -> None:
+    if _measures(item):
+        from headway.measure.seen import hide_ours
+
+        hide_ours(error)
+
+
+# The fixture refuses options before the test.
+pytest_runtest_setup = pytest_runtest_call
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Take a test's results, and refuse benchmarks that were not awaited; remove our own frames as well."""
+    __tracebackhide__ = True
+    try:
+        try:
+            return (yield)
+        finally:
+            item.config.stash[_KEY].settle()
+    except BaseException as error:
+        _hide_ours(item, error)
+        raise
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -460,7 +368,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     ours = config.stash.get(_KEY, None)
     if ours is None or ours.child is not None:
         return
-    unmeasured, _UNMEASURED[:] = len(_UNMEASURED), []
+    unmeasured, UNMEASURED[:] = len(UNMEASURED), []
     if unmeasured:
         terminalreporter.section("benchmarks (Headway)")
         terminalreporter.write_line(f"{unmeasured} not measured: {UNDER_XDIST}")

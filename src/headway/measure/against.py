@@ -8,6 +8,7 @@ on. From the first round on, the processes have one round each, in alternating o
 """
 
 import contextlib
+import io
 import os
 import re
 import select
@@ -195,11 +196,14 @@ def _missing(here: Path) -> str:
 
 def turn_taker(files: str) -> Callable[[], None]:
     """Return a function that waits for this process's turn, with the two descriptors that the launcher passed."""
-    ended, begins = map(int, files.split(",")[:2])
+    # In a test's fake file system the functions of `os` know no descriptors, but these objects do.
+    ended, begins = (
+        io.FileIO(int(one), mode, closefd=False) for one, mode in zip(files.split(","), ("wb", "rb"), strict=False)
+    )
 
     def wait() -> None:
-        os.write(ended, b".")
-        if not os.read(begins, 1):
+        ended.write(b".")
+        if not begins.read(1):
             # The launcher is gone, so nothing needs this process.
             os._exit(1)
 

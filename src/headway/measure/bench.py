@@ -244,9 +244,16 @@ class Bench:
                 f"{len(alternatives)} function{'s' * (len(alternatives) != 1)} given to compare, expected two or more",
                 hint='headway.compare({"one": f, "other": g})',
             )
+        # A key may be a number or a member of an enumeration.
+        names = [str(key) for key in alternatives]
+        if len(set(names)) < len(names):
+            raise UsageError(
+                f"two of the alternatives {', '.join(map(repr, alternatives))} have the same name",
+                hint='headway.compare({"one": f, "other": g})',
+            )
         stem = self.journal.stem(self._options.name or self.journal.test)
         plans = []
-        for name, function in alternatives.items():
+        for name, function in zip(names, alternatives.values(), strict=True):
             target = Target(function, args, kwargs)
             target.check()
             full = self.journal.named(f"{stem}: {name}")

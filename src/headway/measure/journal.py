@@ -78,6 +78,9 @@ class Options:
                 raise UsageError(f"{name}={value!r} is not above 0", hint=f"{name} is a number")
             if name in {"rounds", "calls"} and value is not None and not isinstance(value, int):
                 raise UsageError(f"{name}={value!r} is not a count", hint=f"{name} is a whole number")
+        for name in ("name", "group"):
+            if not isinstance(value := getattr(options, name), str):
+                raise UsageError(f"{name}={value!r} is not a text", hint=f'{name}="parse"')
         if options.loop not in {"", *loops.LOOPS}:
             raise UsageError(f"loop={options.loop!r} is not a loop", hint=f"one of {', '.join(loops.LOOPS)}")
         return options
