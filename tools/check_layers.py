@@ -48,6 +48,7 @@ ALLOWED: dict[str, set[str]] = {
         "__init__",
     },
     "dask": {"lab", "host", "live", "errors", "__init__"},
+    "pytest_entry": set(),
     "pytest_plugin": {
         "pytest_options",
         "pytest_session",
