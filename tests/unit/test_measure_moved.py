@@ -101,6 +101,12 @@ def test_a_change_of_both_or_in_the_set_up_is_decided(paced):
     assert fast.faster_than(slow, by=15)
 
 
+def interval(bounds, kind):
+    """Return an interval around the middle of its bounds."""
+    low, high = bounds
+    return Interval((low + high) / 2, low, high, kind)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "far"),
     [
@@ -116,5 +122,5 @@ def test_a_change_of_both_or_in_the_set_up_is_decided(paced):
 )
 def test_only_a_ratio_far_from_that_of_the_levels_is_another_one(before, now, far):
     """The intervals must be apart by the factor 1.5 and 10 %; a level that nothing bounds tells nothing."""
-    one, other = (Interval(sum(bounds) / 2, *bounds, "levels") for bounds in before)
-    assert intervals.far_apart((one, other), Interval(sum(now) / 2, *now, "turns")) is far
+    one, other = (interval(bounds, "levels") for bounds in before)
+    assert intervals.far_apart((one, other), interval(now, "turns")) is far

@@ -2,6 +2,7 @@
 
 import _socket
 import copy
+import io
 import itertools
 import json
 import logging
@@ -361,7 +362,7 @@ def test_a_stall_counts_for_its_process_and_for_the_service(tmp_path):
     watcher = Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), quiet=True))
     processes = [Watched(cast(Ring, None)), Watched(cast(Ring, None))]
     for one, stalls in zip(processes, (1, 2), strict=True):
-        report = Report(cast("subprocess.Popen[bytes]", None), one, tmp_path / "it.hwt", asked=False)
+        report = Report(cast("subprocess.Popen[bytes]", None), io.BytesIO(), one, tmp_path / "it.hwt", asked=False)
         watcher._learn(report, {"stalls": [(LOOP, BLOCKING, [(BLOCKING, 0.5)])] * stalls, "told": {}})
     totals = watcher.totals()
     watcher._reception.close()

@@ -1,5 +1,6 @@
 """The pauses between two reports of one process."""
 
+import io
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +34,7 @@ def learnt(watcher, told, *, of_jobs=True):
     """Return a process whose reports had found nothing for long, after one more report with these stalls."""
     jobs = Doubt(not_before_ns=160 * S, pause_ns=60 * S, was_reason=of_jobs)
     one = Watched(cast(Ring, None), not_before_ns=102 * S, jobs=jobs, waits=Doubt(was_reason=True), reported_ns=99 * S)
-    report = Report(cast("subprocess.Popen[bytes]", None), one, Path("it.hwt"), asked=False)
+    report = Report(cast("subprocess.Popen[bytes]", None), io.BytesIO(), one, Path("it.hwt"), asked=False)
     watcher._learn(report, {"stalls": [], "told": told})
     return one
 

@@ -72,7 +72,12 @@ def test_results_of_any_size_come_from_an_analysis(watcher, tmp_path, monkeypatc
     """A pipe would hold 64 KiB of them, and each of the two processes would wait for the other one."""
     results = []
     learn = watcher._learn
-    monkeypatch.setattr(watcher, "_learn", lambda report, found: results.append(found) or learn(report, found))
+
+    def learnt(report, found):
+        results.append(found)
+        return learn(report, found)
+
+    monkeypatch.setattr(watcher, "_learn", learnt)
     data = writer.write(with_stacks(trace), tmp_path / "it.hwt").read_bytes()
     one = watched(data)
     watcher._report(one, time.monotonic_ns())
