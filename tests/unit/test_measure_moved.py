@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -124,3 +125,15 @@ def test_only_a_ratio_far_from_that_of_the_levels_is_another_one(before, now, fa
     """The intervals must be apart by the factor 1.5 and 10 %; a level that nothing bounds tells nothing."""
     one, other = (interval(bounds, "levels") for bounds in before)
     assert intervals.far_apart((one, other), interval(now, "turns")) is far
+
+
+def test_a_result_goes_to_another_process_as_its_figures(paced):
+    """A pickled result has its figures and the returned value; only its own test can compare it with others."""
+    headway = bench()
+    result = headway(paced.work)
+    there = pickle.loads(pickle.dumps(result))
+
+    assert (there.interval, there.name, there.returned) == (result.interval, "test", None)
+    with pytest.raises(UsageError, match="separate tests or sessions"):
+        bool(there.faster_than(headway(paced.thrice)))
+    assert result.faster_than(headway(paced.thrice), by=2)

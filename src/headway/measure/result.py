@@ -88,6 +88,10 @@ class Result:
         yield from ()
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what measures it again: that leads to the whole test, and cannot be pickled."""
+        return {**vars(self), "_scaled": None, "_again": None}
+
     @property
     def bare(self) -> "Result":
         """The result without its function, arguments and first value, which else would live as long as the session."""
