@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from told_traces import Script
 
-from headway.live import attach
+from headway.live.script import script
 from headway.traces.analysis import analyse
 from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.words import place as place_of
@@ -117,7 +117,7 @@ def test_the_script_of_attach_is_not_the_programs(tmp_path: Path) -> None:
 
 def test_the_scripts_lines_are_known() -> None:
     """The line up to which a hold is the program's is the one of the first call that releases the GIL."""
-    lines = attach._CODE.splitlines()
+    lines = script(1, ("recorder",), "('', ())", "pass", socket="s", token="t").splitlines()
     assert lines[0] == "def _headway():"
     assert "os.path.exists(" in lines[SCRIPT_CHECKS - 1]
     assert not any("(" in line for line in lines[1 : SCRIPT_CHECKS - 1] if not line.strip().startswith("#"))

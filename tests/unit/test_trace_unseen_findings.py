@@ -429,15 +429,14 @@ def test_the_only_thread_of_a_program_awaits_no_lock_of_another_thread():
     assert "unread-lines" not in told(renamed(script.trace(100, "a"), serve=("<string>", "serve")))
 
 
-def test_a_line_of_our_own_start_up_is_not_the_programs():
-    """Headway starts in each sub-interpreter from an archive, whose lines are no file; they take no lock of the program."""
-    path = "/lib/headway/agent/startup.zip/sitecustomize.py"
+@pytest.mark.parametrize("path", ["/lib/headway/agent/startup.zip/sitecustomize.py", "<headway>/startup/start.py"])
+def test_a_line_of_our_own_start_up_is_not_the_programs(path):
+    """Headway starts in each sub-interpreter; its lines are in no file that could be read, and take no lock of the program."""
+    shown = f"Headway's start-up, {path.rpartition('/')[2]}:30 _start"
 
     assert "unread-lines" not in at_a_lock(path)
-    assert (
-        place(dataclasses.replace(SERVE, filename=path, function="_start", line=30))
-        == "Headway's start-up, sitecustomize.py:30 _start"
-    )
+    assert place(dataclasses.replace(SERVE, filename=path, function="_start", line=30)) == shown
+    assert "unread-lines" not in at_a_lock("<headway>/headway_agent/library.py")
 
 
 @pytest.mark.parametrize(("at_ms", "process"), [(0.5, {}), (10, {"executable": "headway whatif"})])

@@ -4,7 +4,7 @@ From CPython 3.14 on, the process is asked to run a script (remote.py). Before 3
 made to queue a call (inject.py). In both cases the code runs where Python runs signal handlers: in the main thread,
 between two bytecodes. Nothing happens while the main thread is inside one C call that does not return.
 
-The code first connects to us (channel.py), and does nothing if nobody answers there any more. The process answers with
+The code (script.py) first connects to us, and does nothing if nobody answers there any more. The process answers with
 a lease (lease.py): if we are gone, the process returns to CPython's own behaviour within seconds.
 """
 
@@ -29,6 +29,7 @@ from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.proc import BEGIN_TICKS, STATE, ids_in, stat, status
 from headway.live.remote import Request
+from headway.live.script import script
 from headway.live.standby import is_standby
 from headway.live.standstill import StandsStillError, Standstill, once_python_runs
 from headway.live.unreleased import KeptGils
@@ -57,57 +58,6 @@ _DESPITE = "--despite-filter"
 _STOPPED = "told to stop"
 _FEW = 10
 """The child processes that a hint names."""
-
-_CODE = """\
-def _headway():
-    import os
-    # A child that was forked meanwhile is not meant; nor is anybody where whoever asked has given up.
-    if os.getpid() != {pid} or not os.path.exists({socket!r}):
-        return
-    import _socket, sys
-    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
-    interrupted = False
-    try:
-        channel.settimeout(0)
-        channel.connect({socket!r})
-        path, descriptors = {agent!r}, ()
-        try:
-            sys.path.insert(0, path)
-            try:
-                from headway_agent import {modules}
-            finally:
-                sys.path.remove(path)
-                sys.path_importer_cache.pop(path, None)
-            answer, descriptors = {call}
-            status = "done"
-        except BaseException as error:
-            status, answer = "failed", str(error) or type(error).__name__
-            interrupted = isinstance(error, KeyboardInterrupt)
-        text = "\\0".join(({token!r}, status, answer.replace("\\0", "?")[:10000]))
-        rights = b"".join(one.to_bytes(4, sys.byteorder) for one in descriptors)
-        try:
-            channel.sendmsg(
-                [text.encode("utf-8", "replace")],
-                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else [],
-            )
-        except OSError:
-            if status == "done":
-                {undo}
-        finally:
-            for one in descriptors:
-                os.close(one)
-    except OSError:
-        pass
-    finally:
-        channel.close()
-    if interrupted:
-        import _thread
-        _thread.interrupt_main()
-try:
-    _headway()
-except BaseException:
-    pass
-"""
 
 
 @dataclass(frozen=True)
@@ -341,10 +291,8 @@ def _call(
     try:
         with Channel() as channel:
             _check_sees(target, channel.folder, AGENT_PATH, Path(os.path.realpath(library_path())))
-            names = {"agent": str(AGENT_PATH), "socket": channel.path, "token": channel.token}
-            code = _CODE.format(
-                pid=ids_in(status(target.pid))[-1], call=call, modules=", ".join(modules), undo=undo, **names
-            )
+            own_pid = ids_in(status(target.pid))[-1]
+            code = script(own_pid, modules, call, undo, socket=channel.path, token=channel.token)
             connection = _asked(target, channel, code, patience_s, what, check)
             with connection:
                 answer = channel.receive(connection, target.pid, _BUSY_S, check)
@@ -374,13 +322,13 @@ def _hint(text: str, target: Target) -> str:
         )
     if "already" in text:
         return f"`headway detach {target.pid}` ends that"
-    if "Permission denied" in text or "Read-only" in text:
-        return "the process cannot reach Headway's socket: its user may not, or its sandbox does not let it"
     if "headway_agent" in text or "does not load" in text:
         return (
             f"let the user of the process read {AGENT_PATH} and {library_path()}, and enter each folder above them;"
             " or install Headway where that user can read it, as in a venv under /opt"
         )
+    if "Permission denied" in text or "Read-only" in text:
+        return "the process cannot reach Headway's socket: its user may not, or its sandbox does not let it"
     return ""
 
 
@@ -395,8 +343,8 @@ def _asked(
         standstill = Standstill(target.pid)  # the thread was stopped meanwhile
         connection = channel.accept(target.pid, patience_s, check)
     else:
-        script = os.fsencode(channel.write_script(code))
-        asked = once_python_runs(lambda: Request(target.pid, target.version, script), patience_s, check)
+        path = os.fsencode(channel.write_script(code))
+        asked = once_python_runs(lambda: Request(target.pid, target.version, path), patience_s, check)
         with contextlib.closing(asked) as request:
             try:
                 connection = channel.accept(target.pid, patience_s, check)

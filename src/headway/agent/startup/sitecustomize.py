@@ -1,12 +1,11 @@
 """Starts the recorder, and a policy for the GIL, in every Python process that has startup.zip on its PYTHONPATH.
 
 CPython's `site` imports `sitecustomize` at startup, before the program runs, unless it is told not to (-I, -E with
-PYTHONPATH, -S). Afterwards the program's environment is as without us: the archive is off sys.path, and the
-sitecustomize that this one hides has run and is in sys.modules. The exceptions are the environment variables, which
-child processes need, and the modules that the recorder uses.
+PYTHONPATH, -S). The work is in start.py. Its code has a file's name by which tools of the program pass it by (bring.py);
+this module has a file's name of its own, which `coverage` sees if a `.pth` file has started it before, so everything here
+runs in every process.
 
-If anything here fails, the program still runs. Pythons that have no recorder (2.7, 3.7) read this file, too, and are
-left alone; only the launched program says so, whose process id is in HEADWAY_LAUNCHED.
+Pythons that have no recorder (2.7, 3.7) read this file, too.
 The file is imported from an archive that tools/startup_archive.py makes, because no Python writes bytecode
 for a module in an archive.
 """
@@ -14,130 +13,9 @@ for a module in an archive.
 import os
 import sys
 
-_STOCK_INTERVAL_S = 0.005
-
-
-def _start():
-    archive = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if not _is_at(entry, archive)]
-    sys.path_importer_cache.pop(archive, None)
-    getattr(sys.modules.get("zipimport"), "_zip_directory_cache", {}).pop(archive, None)
-    traced, scheduled = "HEADWAY_TRACE_DOOR" in os.environ, "HEADWAY_POLICY" in os.environ
-    scheduled = scheduled or "HEADWAY_SWITCH_INTERVAL" in os.environ
-    what = "traced" if traced else "scheduled"
-    if not (traced or scheduled):
-        return
-    if sys.version_info < (3, 8):
-        if os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
-            why = "Headway needs CPython 3.8 or later, and this is %d.%d" % tuple(sys.version_info[:2])
-            _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, why))
-        return
-    agent = os.path.dirname(archive)
-    path, writes = sys.path[:], sys.dont_write_bytecode
-    try:
-        is_there = _is_there()
-        if is_there:
-            _set_own_interval()
-            if not traced or not _is_main():
-                return
-        sys.dont_write_bytecode = True
-        sys.path[:] = [agent] + _standard(path)
-        if scheduled and not is_there:
-            from headway_agent import scheduler
-
-            scheduler.start_from_environment()
-        if traced:
-            from headway_agent import recorder
-
-            recorder.go_on_from_environment() if is_there else recorder.start_from_environment()
-    except Exception as error:
-        _say("headway: process %d is not %s: %s\n" % (os.getpid(), what, error or type(error).__name__))
-    finally:
-        sys.dont_write_bytecode = writes
-        sys.path[:] = path
-        for entry in (agent, os.path.join(agent, "headway_agent")):
-            sys.path_importer_cache.pop(entry, None)
-
-
-def _is_at(entry, archive):
-    """Tell whether an entry of sys.path is the archive: then the next import of sitecustomize would find us again."""
-    try:
-        return entry == archive or os.path.abspath(entry) == archive
-    except OSError:
-        return False  # a relative entry, and the current folder is gone
-
-
-def _standard(path):
-    """Return the entries from the standard library on: a user's module in front of it may have the name of a standard one.
-
-    It must not run for us, before the program and perhaps in vain.
-    """
-    library = os.path.dirname(getattr(os, "__file__", None) or "")
-    return path[path.index(library) :] if library in path else path
-
-
-def _is_there():
-    """Tell whether this process has the recorder's library already.
-
-    Then this is one of its sub-interpreters, or the program that embeds Python has begun it again.
-    """
-    name = os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
-    try:
-        with open("/proc/self/maps", "rb", buffering=0) as file:
-            return bool(name) and name.encode() in b"".join(iter(lambda: file.read(1 << 16), b""))
-    except OSError as error:
-        raise OSError("Headway needs /proc, and cannot read %s: %s" % (error.filename, error.strerror))
-
-
-def _set_own_interval():
-    """Set the switch interval of a sub-interpreter with a GIL of its own.
-
-    Such a GIL begins with CPython's 5 ms. A GIL that it shares with the main interpreter has the interval that was set
-    there.
-    """
-    interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
-    if interval and sys.version_info >= (3, 12) and sys.getswitchinterval() == _STOCK_INTERVAL_S:
-        sys.setswitchinterval(float(interval))
-
-
-def _is_main():
-    """Tell whether this is the main interpreter, whose main thread is the only one that may make this call."""
-    if sys.version_info < (3, 9):
-        return False  # there a sub-interpreter may make that call, too, and would take the descriptor from the main one
-    import _signal
-
-    try:
-        _signal.set_wakeup_fd(-1)  # no change: the interpreter has just begun, and has none
-    except ValueError:
-        return False
-    return True
-
-
-def _say(text):
-    try:
-        if not _is_captured():
-            os.write(2, text.encode("utf-8", "replace"))
-    except OSError:
-        pass  # there is no stderr
-
-
-def _is_captured():
-    """Tell whether stderr is a pipe or a connection that the launch has not made: something reads it.
-
-    headway_agent.library knows files, too, that another Python of the launch has made this stderr. It cannot be imported
-    where this is needed.
-    """
-    launch, here = os.environ.get("HEADWAY_STDERR"), os.fstat(2)
-    if not launch or os.environ.get("HEADWAY_LAUNCHED") == str(os.getpid()):
-        return False
-    kind = here.st_mode & 0o170000  # S_IFMT: 0o010000 is S_IFIFO, 0o140000 is S_IFSOCK
-    return launch != "%d:%d" % (here.st_dev, here.st_ino) and kind in (0o010000, 0o140000)
-
-
-try:
-    _start()
-except Exception as error:
-    _say("headway: process %d is left alone: %s\n" % (os.getpid(), error))
+folder, read, given = os.path.dirname(__file__), __loader__.get_data, {"__name__": "headway_start"}
+exec(compile(read(os.path.join(folder, "start.py")), "<headway>/startup/start.py", "exec"), given)
+given["start"](folder, read)
 # The sitecustomize that would have been found without us takes our place in sys.modules. Its errors are its own. If
 # there is none, its ImportError is what `site` expects. Some importers then try to remove us from sys.modules
 # themselves.

@@ -13,7 +13,7 @@ from headway.traces.analysis.contention import taking_part
 from headway.traces.analysis.groups import distinct
 from headway.traces.analysis.threads import lives_ns
 from headway.traces.analysis.turns import Away
-from headway.traces.analysis.words import OWN_START
+from headway.traces.analysis.words import is_own
 from headway.traces.calls import Call, call_at
 from headway.traces.libraries import awaits_others
 from headway.traces.loops import home_at
@@ -74,7 +74,7 @@ def unread_lines(
         frame = stack[0]
         unknown[one] = (
             (frame.filename in changed or _has_no_file(frame.filename))
-            and OWN_START not in frame.filename
+            and not is_own(frame.filename)
             and not awaits_others(frame)
             and home_at(stack) is None
             and call_at(frame, changed) is Call.UNKNOWN

@@ -10,10 +10,10 @@ from headway.traces.model import Frame, Thread
 
 __all__ = [
     "FITS",
-    "OWN_START",
     "POOL",
     "duration",
     "file_line",
+    "is_own",
     "labels",
     "listed",
     "names_or_roles",
@@ -27,8 +27,10 @@ __all__ = [
     "switch_interval",
 ]
 
-OWN_START = "/headway/agent/startup.zip/"
-"""A part of the paths of the files with which Headway starts in an interpreter (agent/startup)."""
+_OWN = "<headway>/"
+"""The beginning of the names that the files of the agent have in a program (agent/startup/bring.py)."""
+_OWN_STARTS = ("/headway/agent/startup.zip/", "<headway>/startup/")
+"""Parts of the paths of the files with which Headway starts in an interpreter (agent/startup)."""
 POOL = 8
 """More threads than this whose names differ only in numbers are one role: a pool."""
 FITS = 11
@@ -148,12 +150,17 @@ def file_line(frame: Frame) -> str:
     return printable(f"{short_path(frame.filename)}:{frame.line or '?'}") if frame.filename else "?"
 
 
+def is_own(path: str) -> bool:
+    """Tell whether a file is Headway's own, which brings Headway into the program; the program's lines are elsewhere."""
+    return path.startswith(_OWN) or any(part in path for part in _OWN_STARTS)
+
+
 def short_path(path: str) -> str:
     """Return the last folders and the name of a path, after `.../` if there are more; the path may have a line behind.
 
     A line of Headway's own start-up, as in each new sub-interpreter, is no line of the program, and is named so.
     """
-    if OWN_START in path:
+    if any(part in path for part in _OWN_STARTS):
         return f"Headway's start-up, {path.rpartition('/')[2]}"
     parts = path.rsplit("/", _PATH_PARTS)
     return "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else path
