@@ -1,15 +1,18 @@
 """The words of `headway attach` at its end: of processes that it could not enter, and of a recording that is short."""
 
 import argparse
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from made_traces import made_trace
 
-from headway.cli.attach_command import _Recording, _Signals
-from headway.live.attach import Target
+from headway.cli.attach_command import _end, _Recording, _Signals
+from headway.live.attach import Attachment, Target
 from headway.live.door import Door
+from headway.live.lease import Ended
 from headway.traces import family
 from headway.traces.writer import write
 
@@ -52,3 +55,17 @@ def test_the_trace_is_read_once(recording, monkeypatch, capsys, duration_s, warn
     assert len(reads) == 1
     assert ("of the 1000 s asked: the child processes of process 4711 have ended" in said) == warned
     assert f"the trace is in {recording._file}" in said
+
+
+@pytest.mark.parametrize("policy", [False, True])
+def test_a_program_that_ends_before_headway_has_left_it_is_no_failure(policy, capsys):
+    """All of it is recorded, and nothing of Headway's is left that could end by itself."""
+    program = subprocess.Popen([sys.executable, "-c", "pass"])
+    program.wait()
+    target = Target(program.pid, (3, 14), free_threaded=False, started=1)
+    arguments = argparse.Namespace(patience=10.0, despite_filter=False)
+    held, signals = SimpleNamespace(ended=Ended.LIVE), SimpleNamespace(check=lambda: None)
+
+    code = _end(target, cast(Attachment, held), arguments, cast(_Signals, signals), policy=policy)
+
+    assert (code, capsys.readouterr().err) == (0, "")

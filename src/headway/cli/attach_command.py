@@ -429,6 +429,8 @@ def _end(
             check=Waiting(target.pid, arguments.patience, signals.check),
         )
     except RecordingError as error:
+        if not _is_alive(target.pid):
+            return 0  # the program has ended by itself meanwhile, and all of it is recorded
         # The error is printed and not raised, because the events recorded so far stay readable.
         console.complain(error.message, error.hint)
         console.say(f"{what} ends by itself, at the latest {SPAN_S:g} s after process {target.pid} runs again")
@@ -490,6 +492,6 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
             return 0
         is_ours = not held.ended
         code = _end(target, held, arguments, signals, policy=True)
-        if is_ours and held.text and code == 0:
+        if is_ours and held.text and code == 0 and _is_alive(target.pid):
             console.say(f"process {target.pid} is without a policy now; before, it was scheduled by {held.text}")
         return code
