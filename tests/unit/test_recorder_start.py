@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,3 +156,38 @@ def test_no_thread_begins_to_count_while_a_watch_begins(monkeypatch):
     watching._enter(Recorder(), "1 4096 /door 7")
     assert held == [True, True]
     assert not session_lock.locked()
+
+
+YAMA = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from headway_agent import watched
+watched._YAMA = sys.argv[2]
+print(watched._only_parents_may_look())
+"""
+
+
+def test_a_program_may_treat_warnings_as_errors(tmp_path):
+    """A file that the agent reads as text would warn in the program, which may ask for an encoding everywhere."""
+    (tmp_path / "scope").write_text("1\n")
+    command = [sys.executable, "-W", "error", "-X", "warn_default_encoding", "-c", YAMA, str(AGENT_PATH)]
+    done = subprocess.run([*command, str(tmp_path / "scope")], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_process_that_the_watcher_cannot_see_is_not_said_to_be_untraced(monkeypatch):
+    """The recording has begun by then, and goes on."""
+
+    def fails(*_):
+        raise RuntimeError("on purpose")
+
+    said = []
+    monkeypatch.setattr(agents, "Recorder", lambda _: SimpleNamespace(start=lambda *_, **__: None, without_stacks=""))
+    monkeypatch.setattr(agents, "let_watch", fails)
+    monkeypatch.setattr(agents, "say", said.append)
+    for name, value in {"TRACE_DOOR": "/door", "NATIVE": "/library", "TRACE_WATCHER": "1"}.items():
+        monkeypatch.setenv(f"HEADWAY_{name}", value)
+
+    agents.start_from_environment()
+
+    assert said == [f"process {os.getpid()} is watched, but perhaps not the lines of its threads: on purpose"]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, final
 
 from headway.agent.headway_agent.library import UnfitError
-from headway.agent.headway_agent.recorder import WATCHED, Recorder, let_watch
+from headway.agent.headway_agent.recorder import WATCHED, Recorder
+from headway.agent.headway_agent.watched import let_watch
 from headway.arguments import check_flag, check_number, check_text, check_whole
 from headway.errors import RecordingError, UsageError
 from headway.live.detached import check_open_files, start_detached

@@ -10,6 +10,7 @@ import sys
 
 from . import frames
 from .library import LEASE_TRACE, UnfitError, errno_name, gil_enabled, leased, load, say
+from .watched import let_watch
 
 __all__ = [
     "WATCHED",
@@ -379,11 +380,10 @@ def start_from_environment():
         recorder.start(door, family, memory_bytes, arguments=arguments)
         if memory_bytes and recorder.without_stacks and sys.version_info >= (3, 11):
             say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
-        watcher = int(os.environ.get("HEADWAY_TRACE_WATCHER", "0"))
-        if watcher:
-            let_watch(recorder, watcher)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not traced: %s" % (os.getpid(), error))
+    else:
+        _let_watch(recorder)
 
 
 def go_on_from_environment():
@@ -394,52 +394,17 @@ def go_on_from_environment():
     recorder = Recorder(os.environ["HEADWAY_NATIVE"])
     if recorder.active:
         recorder.tell_names()
+        _let_watch(recorder)
+
+
+def _let_watch(recorder):
+    """Do what the watcher needs, if there is one. The process is recorded, whatever fails here."""
+    try:
         watcher = int(os.environ.get("HEADWAY_TRACE_WATCHER", "0"))
         if watcher:
             let_watch(recorder, watcher)
-
-
-_YAMA = "/proc/sys/kernel/yama/ptrace_scope"
-
-
-def _only_parents_may_look():
-    """Tell whether Yama lets a process be read by its parents only, and by those that it names."""
-    try:
-        with open(_YAMA) as file:
-            return file.read().strip() == "1"
-    except OSError:
-        return False
-
-
-def let_watch(recorder, watcher):
-    """Record garbage collections and the end of the main thread's loop, and let the watcher read where threads are."""
-    import atexit
-    import gc
-
-    library = recorder._library
-    # Each loading of the library makes a module of its own, so these functions are not equal.
-    ours = (type(library.collection), library.collection.__module__)
-    gc.callbacks[:] = [one for one in gc.callbacks if (type(one), getattr(one, "__module__", None)) != ours]
-    gc.callbacks.append(library.collection)
-    atexit.unregister(_leave_the_loop)
-    atexit.register(_leave_the_loop)
-    # Called only if Yama needs it: a seccomp filter of the program's own may end the process for this call, and the call
-    # takes the permission from another process that the program has named.
-    if _only_parents_may_look():
-        library.let_trace(watcher)
-        os.register_at_fork(after_in_child=lambda: library.let_trace(watcher))
-
-
-def _leave_the_loop():
-    """Release the GIL outside of any event loop: else the interpreter's end may look like a long lap of the last loop.
-
-    The interpreter frees all objects then, which may take seconds, and it need not release the GIL meanwhile.
-    Not time.sleep(): gevent may have put a function in its place that runs other greenlets.
-    """
-    try:
-        os.stat("/")
-    except OSError:
-        pass
+    except Exception as error:
+        say("process %d is watched, but perhaps not the lines of its threads: %s" % (os.getpid(), error))
 
 
 _attached = ""
