@@ -41,7 +41,9 @@ def test_a_machine_without_a_folder_for_temporary_files_is_told_of_tmpdir(monkey
 @pytest.mark.parametrize("error", ["Permission denied", "No such file or directory"])
 def test_files_that_another_user_cannot_read_have_a_place_that_they_can(error):
     """A folder above the files may be closed, as root's home is."""
-    hint = attach._hint(f"{error}: '/root/agent/headway_agent/__init__.py'", cast(attach.Target, SimpleNamespace(pid=7)))
+    hint = attach._hint(
+        f"{error}: '/root/agent/headway_agent/__init__.py'", cast(attach.Target, SimpleNamespace(pid=7))
+    )
     assert "enter each folder above them" in hint
     assert "/opt" in hint
 
