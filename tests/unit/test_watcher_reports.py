@@ -19,6 +19,7 @@ from headway.live.door import Door
 from headway.live.options import Limits, Options
 from headway.live.ring import Ring
 from headway.live.stall_log import gap_in
+from headway.live.told import Told
 from headway.live.watched import Watched
 from headway.live.watcher import Watcher
 from headway.traces import writer
@@ -114,3 +115,29 @@ def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, monkeyp
     assert recording.suffix == ".hwt"
     words = f"a stall could not be explained in 0.25 s; {Path(recording)} has the recording"
     assert f"as {words}; last at 20" in gap_in(watcher.log)[1]
+
+
+def test_a_gap_is_noted_when_the_folder_is_back(watcher, tmp_path):
+    """While nothing can be written, no note can be either; the next stall's log would be taken for complete."""
+    folder = tmp_path / "stalls"
+    data = writer.write(with_stacks(of_waits(2, 2)), tmp_path / "it.hwt").read_bytes()
+    one = watched(data)
+
+    def report():
+        watcher._report(one, time.monotonic_ns())
+        deadline = time.monotonic() + LIMIT_S
+        while watcher._reports:
+            assert time.monotonic() < deadline
+            watcher._collect()
+            time.sleep(0.02)
+
+    folder.write_text("no folder")
+    report()
+    assert one.told.lengths_ns
+    folder.unlink()
+    assert gap_in(watcher.log) is None
+    one.told, one.reported_ns = Told(), 0
+    report()
+
+    assert len(watcher.log.read_text().splitlines()) == 2
+    assert "as the log could not be written: Not a directory; last at 20" in gap_in(watcher.log)[1]

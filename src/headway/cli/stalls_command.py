@@ -10,10 +10,12 @@ Examples:
   headway stalls stalls/
   headway stalls app.hwt --over 50ms
   headway stalls /var/lib/*/stalls --json
+  zcat app.stalls.jsonl.2.gz | headway stalls -
 """
 
 import argparse
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,30 +38,41 @@ __all__ = ["prepare", "run"]
 
 _SILENT_S = 1.0
 """A wait that goes on for longer is announced."""
-_LOG = ".stalls.jsonl"
+_LOG_NAME = re.compile(r".+\.stalls\.jsonl([.-]\d+)?")
+"""A log's name; logrotate adds a number or a date."""
 _NO_GIL = "the process ran without a GIL, so Headway cannot tell its stalls"
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("files", nargs="+", type=path_of, metavar="FILE", help="logs, folders with logs, or traces")
+    parser.add_argument(
+        "files", nargs="+", type=_path, metavar="FILE", help="logs, folders with logs, or traces; - is a log at stdin"
+    )
     add_lengths(parser, preset=False)
     parser.add_argument("--all", action="store_true", help="print all rows of each table")
     parser.add_argument("--each", action="store_true", help="print one line for each stall instead of tables")
     add_json(parser)
 
 
+def _path(text: str) -> Path:
+    return Path("/dev/stdin") if text == "-" else path_of(text)
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    return sorted(one for one in folder.glob("*.stalls.jsonl*") if _LOG_NAME.fullmatch(one.name))
+
+
 def _why_wrong(path: Path) -> TraceError | None:
     """Return the error if there is nothing to read at a path."""
     if path.is_dir():
-        if any(path.glob("*.stalls.jsonl")) or any(path.glob("*.hwt")):
+        if _logs_in(path) or any(path.glob("*.hwt")):
             return None
         return TraceError(
             f"the folder {path} has no log of stalls",
             hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log, nor has a program whose"
             " Python does not load Headway, as where PYTHONPATH was replaced or leads to another `sitecustomize` first",
         )
-    if path.is_file():
+    if path.is_file() or path.is_fifo():
         return None
     return TraceError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
 
@@ -86,11 +99,13 @@ def _check(path: Path) -> None:
 def _logs(path: Path) -> list[Path]:
     """Return the files to read.
 
-    Of a folder, they are its logs, and the recordings that do not show all stalls; without a log, all its recordings and
-    traces. Of a trace, they are the traces of its launch's processes.
+    Of a folder, they are its logs, also those that logrotate has renamed, and the recordings that do not show all stalls;
+    without a log, all its recordings and traces. Of a trace, they are the traces of its launch's processes.
     """
     if path.is_dir():
-        found = sorted(path.glob("*.stalls.jsonl"))
+        found = _logs_in(path)
+        for packed in sorted(path.glob("*.stalls.jsonl[.-]*.gz")):
+            console.say(f"{packed} is not read; `zcat {packed} | headway stalls -` reads it")
         recordings = sorted(path.glob("*.hwt"))
         return [*found, *_blind(recordings)] if found else recordings
     if path.suffix != ".hwt":
@@ -104,6 +119,8 @@ def _wait(path: Path) -> None:
     """Wait for what the watcher or the collector of a program that has just ended still writes."""
     if path.suffix == ".hwt":
         wait_until_finished(path)
+        return
+    if path.is_fifo():
         return
     folder = path if path.is_dir() else path.parent
     if wait_until_told(folder, _SILENT_S):
@@ -180,7 +197,7 @@ def _of_log(path: Path, arguments: argparse.Namespace) -> tuple[list[dict[str, A
     with path.open(encoding="utf-8", errors="replace") as file:
         found, bad = told_rows(file)
     is_whole = bool(found) or not bad
-    if not is_whole and not path.name.endswith(_LOG):
+    if not is_whole and not _LOG_NAME.fullmatch(path.name):
         raise TraceError(
             f"{path} is neither a log of stalls nor a trace", hint="name NAME.stalls.jsonl, its folder, or FILE.hwt"
         )

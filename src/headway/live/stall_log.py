@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["StallLog", "append", "gap_in", "here", "in_utc", "note_gap", "note_gap_now"]
+__all__ = ["Gaps", "StallLog", "append", "gap_in", "here", "in_utc", "note_gap", "note_gap_now"]
 
 _LOOP: Final = "event loop"
 _MOST_NOTE: Final = 400
@@ -55,8 +55,8 @@ def _gap(log: Path) -> Path:
     return log.with_name(f"{log.name}.incomplete")
 
 
-def note_gap(log: Path, why: str = "") -> None:
-    """Note that stalls are missing from a log, or may be.
+def note_gap(log: Path, why: str = "") -> bool:
+    """Note that stalls are missing from a log, or may be; return whether that is noted.
 
     The note is a file beside the log, whose text is the last reason. It is empty if the log could not be written: a full
     disk mostly has room for that.
@@ -72,11 +72,33 @@ def note_gap(log: Path, why: str = "") -> None:
             os.utime(file)
         finally:
             os.close(file)
+        return True
+    return False
 
 
 def note_gap_now(log: Path, why: str) -> None:
     """Note that stalls may be missing from a log, for a reason of this moment that may have had others before."""
     note_gap(log, f"{why}; last at {in_utc(time.time())}")
+
+
+@final
+class Gaps:
+    """The notes of one watcher that stalls may be missing from its log. One that cannot be written comes later."""
+
+    def __init__(self, log: Path) -> None:
+        """Note nothing yet."""
+        self._log = log
+        self._unwritten = ""
+
+    def note(self, why: str) -> None:
+        """Note it for a reason of this moment, which may have had others before."""
+        self._unwritten = f"{why}; last at {in_utc(time.time())}"
+        self.write()
+
+    def write(self) -> None:
+        """Write the note that could not be written: its folder may have been gone, or read only, for a while."""
+        if self._unwritten and note_gap(self._log, self._unwritten):
+            self._unwritten = ""
 
 
 def gap_in(log: Path) -> tuple[Path, str] | None:

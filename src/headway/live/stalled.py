@@ -66,12 +66,11 @@ def main(partial: Path) -> int:
             found.append((stall.kind.value, stall.cause.value, parts))
     if (rows or told["asked"]) and not in_memory:
         partial.rename(path)
-    if rows:
-        _log(Path(told["log"]), rows, quiet=told["quiet"])
+    unnoted = _log(Path(told["log"]), rows, quiet=told["quiet"]) if rows else ""
     parts_told = {key: known.parts[key] for key in known.news if key in known.parts}
     # Its own cost, which counts towards the service's quota.
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
-    json.dump({"stalls": found, "told": known.news, "parts": parts_told, **taken}, sys.stdout)
+    json.dump({"stalls": found, "told": known.news, "parts": parts_told, "unnoted": unnoted, **taken}, sys.stdout)
     sys.stdout.flush()
     if not told["quiet"]:
         for line in _lines(rows):
@@ -137,14 +136,21 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"{row['line']}; {len(waits) - 1} further waits for the GIL were too long (see the log)"
 
 
-def _log(log: Path, rows: Sequence[dict[str, Any]], *, quiet: bool) -> None:
-    """Write a line for each stall to the log; if that is not possible, note that they are missing there."""
+def _log(log: Path, rows: Sequence[dict[str, Any]], *, quiet: bool) -> str:
+    """Write a line for each stall to the log; if that is not possible, note that they are missing there.
+
+    Returns:
+        Why they are missing, if that cannot be noted now either; else "".
+    """
     try:
         append(log, rows)
     except OSError as error:
-        note_gap(log)
+        why = f"the log could not be written: {error.strerror or error}"
+        is_noted = note_gap(log)
         if not quiet:
             print_line(f"stalls are missing from {log}: {error.strerror or error}", patience_s=_PATIENCE_S)
+        return "" if is_noted else why
+    return ""
 
 
 def _turn_over(log: Path) -> None:

@@ -28,7 +28,7 @@ from headway.live.outlived import Outlived, let_go_of_stderr
 from headway.live.reports import Report, start_analysis
 from headway.live.ring import Ring
 from headway.live.said import Said
-from headway.live.stall_log import note_gap_now
+from headway.live.stall_log import Gaps
 from headway.live.unreached import Unreached
 from headway.live.untold import Untold
 from headway.live.unwatched import Unwatched
@@ -78,6 +78,7 @@ class Watcher:
         self._unreached = Unreached(0 if options.own or options.is_told else options.pid, "watched", self.say)
         self._unwatched = Unwatched(self.log, door.path, self.say)
         self._mark = Mark(self.log, options.pid)
+        self._gaps = Gaps(self.log)
         self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=options.keep + 1)
@@ -328,7 +329,7 @@ class Watcher:
             with contextlib.suppress(OSError):
                 partial_of(path).unlink()
             if one.ring.gone:  # this was its last report
-                note_gap_now(self.log, self._unwritten)
+                self._gaps.note(self._unwritten)
             # There may be room later, while the ring still has the stall.
             one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
             return
@@ -371,7 +372,7 @@ class Watcher:
                 else:
                     why = f"a stall could not be explained{report.too_long}, and has no recording"
                 self.say(why)
-                note_gap_now(self.log, why)
+                self._gaps.note(why)
             self._allowance.end(
                 report.began_ns,
                 now_ns,
@@ -379,6 +380,9 @@ class Watcher:
                 waited_ns=found.get("waited_ns", 0),
                 is_second=report.is_second,
             )
+            if found.get("unnoted"):
+                self._gaps.note(found["unnoted"])
+            self._gaps.write()
             self._learn(report, found)
 
     def _learn(self, report: Report, found: dict[str, Any]) -> None:
