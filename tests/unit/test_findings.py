@@ -435,7 +435,7 @@ def test_findings_go_into_the_json(make_run, declare):
 def test_interpreters_in_a_row_are_a_span(make_run):
     """Three or more interpreters of a kind without a gap are a span; others are listed one by one."""
     versions = [make_interpreter(f"3.{minor}.0") for minor in (12, 13, 14, 15)]
-    run = make_run([cell("serial", [1.0])], [*versions, FREE])
+    run = make_run([cell("serial", [1.0], FREE)], [*versions, FREE])
 
     assert spanned(run, ["3.12.0", "3.13.0", "3.14.0", "3.13.5t"]) == "3.12 to 3.14 and 3.13t"
     assert spanned(run, ["3.12.0", "3.13.0", "3.15.0"]) == "3.12, 3.13 and 3.15"

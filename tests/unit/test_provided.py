@@ -99,7 +99,7 @@ def test_an_interpreter_that_is_provided_is_waited_for(machine, tmp_path):
 
 def test_an_interpreter_that_is_not_provided_either_is_an_error(machine, tmp_path):
     """The error is that of a run without anything provided, after the command."""
-    with pytest.raises(UsageError, match=r"`3\.15`"):
+    with pytest.raises(InterpreterError, match=r"`3\.15`"):
         measured(machine, tmp_path / "r.sqlite", experiments=("sleep",), interpreters=("3.15",))
     assert machine.done == ["provided"]
 

@@ -682,7 +682,7 @@ def test_the_mark_of_two_modes_is_explained(make_run, declare, besides):
 
 def test_what_was_left_out_is_grouped_by_reason(make_run):
     """Few variants that were left out are named, many are a count, and each has its place."""
-    run = make_run([cell("serial", [1.0])], [GIL, FREE])
+    run = make_run([cell("serial", [1.0])], [make_interpreter("3.13.0"), FREE])
     skipped = [Skipped("http", "asyncio", FREE.id, "no aiohttp")]
     skipped += [Skipped("files", f"{number} threads", ONE_WORKER, "no space") for number in range(6)]
 

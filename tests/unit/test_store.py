@@ -398,6 +398,7 @@ def test_a_store_without_its_side_files_is_read_only_if_nothing_is_missing(store
     store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [1.0]}))
     shutil.copy(f"{store.path}-wal", f"{copy}-wal")
     link = tmp_path / "deep" / "link.sqlite"
+    link.parent.mkdir()
     link.symlink_to(copy)
     for path in (copy, link):
         with pytest.raises(StoreError, match=r"newest launches of .* are in .*copy\.sqlite-wal") as caught:

@@ -28,7 +28,7 @@ def choose(request: Request) -> Chosen:
     """Search for the interpreters of a request.
 
     Raises:
-        UsageError: No interpreter has a name that the request gives.
+        InterpreterError: No interpreter has a name that the request gives.
         InterpreterError: There is no interpreter, or one does not start.
     """
     found, passed_over = survey()
