@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 import pytest
-from browser_pages import html_of, lane_of, place, settle, window
+from browser_pages import html_of, lane_of, place, settle, until, window
 from made_traces import MS
 from told_traces import AT_RECV, AT_SERVE, SERVE, Script, convoy
 
@@ -118,10 +118,10 @@ def test_each_thread_of_a_pool_is_shown_on_request(open_page):
     assert matrix.locator("details table").count() == 0
 
     matrix.get_by_text("Each thread (21)").click()
-    page.wait_for_function("document.querySelector('details[open] table') !== null")
+    until(page, "document.querySelector('details[open] table') !== null")
     assert matrix.locator("details th[scope=row]").all_inner_texts().count("conn-7") == 1
     matrix.get_by_text("Each thread (21)").click()
-    page.wait_for_function("document.querySelector('details[open]') === null")
+    until(page, "document.querySelector('details[open]') === null")
     matrix.get_by_text("Each thread (21)").click()
-    page.wait_for_function("document.querySelector('details[open]') !== null")
+    until(page, "document.querySelector('details[open]') !== null")
     assert matrix.locator("details table").count() == 1

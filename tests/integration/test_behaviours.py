@@ -29,6 +29,7 @@ PROGRAM = str(Path(__file__).with_name("behaviours_program.py"))
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 WAYS = ("run", "trace")
 SAID = "recording into "
+UNTRACED = "headway: the program has ended, and no Python process of it was traced: "
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +44,7 @@ class Case:
         self.here = folder / "here"
         self.here.mkdir(exist_ok=True)
         self.file = folder / "x.hwt"
+        self.is_python = True
 
     def command(self, *arguments, script=PROGRAM):
         """Return the command line of the program."""
@@ -74,11 +76,13 @@ class Case:
         return process.returncode, out, self.without_ours(err)
 
     def without_ours(self, err):
-        """Return stderr without the line that says where the trace goes."""
+        """Return stderr without the line that says where the trace goes, and the one that a program without Python has."""
         if err is None or self.how != "trace":
             return err
         lines = err.splitlines(keepends=True)
         assert lines[0].startswith(SAID.encode()), err
+        if not self.is_python:
+            assert lines.pop().startswith(UNTRACED.encode()), err
         return b"".join(lines[1:])
 
     def close(self):
@@ -465,6 +469,7 @@ def sh_trap(case, name):
         "trace": [HEADWAY, "trace", "-o", str(case.file)],
     }[case.how]
     line = [*command, *(["--"] if command else []), "grep", "SigIgn", "/proc/self/status"]
+    case.is_python = False
     return case.run(command=line, preexec_fn=prepare, restore_signals=False)
 
 

@@ -254,7 +254,7 @@ def test_the_environment_holds_nothing_of_the_users(tmp_path, monkeypatch):
     assert set(plain) == {"PATH", "HOME", "TMPDIR", "LANG", "TERM"}
     added = set(traced) - set(plain)
     assert all(name == "PYTHONPATH" or name.startswith("HEADWAY_") for name in added)
-    assert zipfile.ZipFile(traced["PYTHONPATH"]).namelist() == ["sitecustomize.py"]
+    assert zipfile.ZipFile(traced["PYTHONPATH"]).namelist() == ["bring.py", "sitecustomize.py", "start.py"]
 
 
 def test_an_absent_policy_is_named(capsys):

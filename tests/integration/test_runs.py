@@ -361,7 +361,7 @@ def test_two_runs_are_compared():
         (lab.Request(limit_s=float("nan")), UsageError),
         (lab.Request(limit_s=float("inf")), UsageError),
         (lab.Request(memory_limit_bytes=10**40), UsageError),
-        (lab.Request(interpreters=["3.7"]), UsageError),
+        (lab.Request(interpreters=["3.7"]), InterpreterError),
         (lab.Request(interpreters=["/bin/true"]), InterpreterError),
         (lab.Request(experiments=["sleep"], models=["interpreters"]), UsageError),
         (lab.Request(store=Path("/proc/nowhere/results.sqlite")), StoreError),

@@ -501,7 +501,7 @@ def test_nothing_to_sum_up(here, file):
     Path("empty").mkdir()
     done = subprocess.run([HEADWAY, "stalls", file], capture_output=True, text=True, check=False)
 
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (6, "")
     assert "hint: " in done.stderr
 
 

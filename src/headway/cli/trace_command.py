@@ -157,9 +157,10 @@ def new_path(arguments: argparse.Namespace, name: str) -> Path:
     """
     from headway.live import files
 
-    here = Path.cwd()
-    unnamed = files.first_name(here, name) if arguments.force else files.unused_name(here, name)
-    return files.check_new(unnamed if arguments.output is None else arguments.output, force=arguments.force)
+    path = arguments.output
+    if path is None:
+        path = (files.first_name if arguments.force else files.unused_name)(Path.cwd(), name)
+    return files.check_new(path, force=arguments.force)
 
 
 def _new_file(arguments: argparse.Namespace, name: str) -> tuple[Path, int | None]:
@@ -179,9 +180,10 @@ def _note_of(arguments: argparse.Namespace, file: Path, name: str) -> str:
     """Return the words on a trace whose name has a number, for the line that names it; "" if there is nothing to say."""
     from headway.live import files
 
-    first = files.first_name(Path.cwd(), name)
-    is_numbered = arguments.output is None and file != first
-    return f" ({first.name} is there already: --force overwrites it)" if is_numbered else ""
+    if arguments.output is not None:
+        return ""
+    first = files.first_name(file.parent, name)
+    return f" ({first.name} is there already: --force overwrites it)" if file != first else ""
 
 
 class Recorded(NamedTuple):
