@@ -45,15 +45,29 @@ print("as it would")
 """
 
 
-class Waiting:
-    """A process of an interpreter that waits before its first instruction of CPython, until its gate is opened."""
+# In place of the standard library's, from whose file it takes the rest.
+OS = """
+import posix, sys
+gate = posix.open(posix.environ[b"GATE"], posix.O_RDONLY)
+while posix.read(gate, 1):
+    pass
+posix.close(gate)
+file = sys.path[sys.path.index(__file__.rpartition("/")[0]) + 2] + "/os.py"
+with open(file, encoding="utf-8") as source:
+    text = source.read()
+exec(compile(text, file, "exec"), globals())
+"""
 
-    def __init__(self, interpreter, library, folder):
+
+class Waiting:
+    """A process of an interpreter that waits at a gate until it is opened."""
+
+    def __init__(self, interpreter, folder, options=(), **variables):
         gate = folder / "gate"
         os.mkfifo(gate)
-        environment = {**os.environ, "GATE": str(gate), "LD_PRELOAD": str(library)}
+        environment = {**os.environ, "GATE": str(gate), **variables}
         self.process = subprocess.Popen(
-            [str(interpreter.executable), "-c", PROGRAM],
+            [str(interpreter.executable), *options, "-c", PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -87,8 +101,8 @@ def library(tmp_path_factory):
 
 @pytest.fixture(params=NAMES)
 def waiting(request, library, tmp_path):
-    """Return a process that has begun, and has not started its Python."""
-    one = Waiting(BY_NAME[request.param], library, tmp_path)
+    """Return a process that has begun, and is before its first instruction of CPython."""
+    one = Waiting(BY_NAME[request.param], tmp_path, LD_PRELOAD=str(library))
     with one.process:
         yield one
         one.process.kill()
@@ -108,6 +122,30 @@ def test_a_process_is_recorded_once_it_has_started_its_python(waiting, tmp_path)
     detach(target)
     held.close()
     assert waiting.end() == ("as it would\n", "", 0)
+    assert read(tmp_path / "trace.hwt").process.pid == target.pid
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_process_is_recorded_once_it_has_imported_what_that_needs(name, tmp_path):
+    """The main thread executes the first request in the middle of importing `os`, and another one afterwards."""
+    interpreter, own = BY_NAME[name], tmp_path / "own"
+    own.mkdir()
+    (own / "os.py").write_text(OS)
+    options = ["-X", "frozen_modules=off"] if interpreter.order >= (3, 11) else []
+    waiting = Waiting(interpreter, tmp_path, options, PYTHONPATH=str(own))
+    tries = []
+
+    def check():
+        tries.append(1)
+        if len(tries) == 3:  # the process has been asked, and has not answered
+            waiting.open()
+
+    with waiting.process:
+        target = look_at(waiting.process.pid)
+        held = Attached(target, tmp_path / "trace.hwt", patience_s=LIMIT_S, check=check)
+        detach(target)
+        held.close()
+        assert waiting.end() == ("as it would\n", "", 0)
     assert read(tmp_path / "trace.hwt").process.pid == target.pid
 
 

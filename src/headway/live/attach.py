@@ -29,9 +29,9 @@ from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.proc import BEGIN_TICKS, STATE, ids_in, stat, status
 from headway.live.remote import Request
-from headway.live.script import script
+from headway.live.script import EARLY, script
 from headway.live.standby import is_standby
-from headway.live.standstill import StandsStillError, Standstill, once_python_runs
+from headway.live.standstill import NoPythonError, StandsStillError, Standstill, once_python_runs
 from headway.live.unreleased import KeptGils
 
 __all__ = [
@@ -288,14 +288,21 @@ def _call(
     check = _Check(target, check)
     check()
     _check_goes_on(target)
-    try:
+
+    def answered() -> Answer | None:
         with Channel() as channel:
             _check_sees(target, channel.folder, AGENT_PATH, Path(os.path.realpath(library_path())))
             own_pid = ids_in(status(target.pid))[-1]
             code = script(own_pid, modules, call, undo, socket=channel.path, token=channel.token)
-            connection = _asked(target, channel, code, patience_s, what, check)
-            with connection:
+            with _asked(target, channel, code, patience_s, what, check) as connection:
                 answer = channel.receive(connection, target.pid, _BUSY_S, check)
+        if answer is not None and answer.status == EARLY:
+            close_all(answer.descriptors)
+            raise NoPythonError(target.pid)
+        return answer
+
+    try:
+        answer = once_python_runs(answered, patience_s, check)
     except (FileNotFoundError, ProcessLookupError):
         raise RecordingError(f"process {target.pid} has ended") from None
     except PermissionError as error:
@@ -339,13 +346,12 @@ def _asked(
     standstill = Standstill(target.pid)
     if target.version < _ASKED:
         # The code leaves no names in __main__ and no open file, and raises nothing in the middle of the program.
-        once_python_runs(lambda: run_soon(target.pid, code), patience_s, check)
+        run_soon(target.pid, code)
         standstill = Standstill(target.pid)  # the thread was stopped meanwhile
         connection = channel.accept(target.pid, patience_s, check)
     else:
         path = os.fsencode(channel.write_script(code))
-        asked = once_python_runs(lambda: Request(target.pid, target.version, path), patience_s, check)
-        with contextlib.closing(asked) as request:
+        with contextlib.closing(Request(target.pid, target.version, path)) as request:
             try:
                 connection = channel.accept(target.pid, patience_s, check)
             finally:

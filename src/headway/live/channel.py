@@ -22,6 +22,7 @@ from typing import final
 
 from headway.errors import RecordingError
 from headway.live.readable import becomes_readable
+from headway.live.script import EARLY
 
 __all__ = ["DOOR", "Answer", "Channel", "close_all", "is_seen", "make_folder_again", "private_folder"]
 
@@ -177,7 +178,7 @@ class Channel:
         if (
             not is_whole
             or not hmac.compare_digest(words[0], self.token.encode())
-            or words[1] not in (b"done", b"failed")
+            or words[1] not in (b"done", b"failed", EARLY.encode())
         ):
             close_all(descriptors)
             if not data:

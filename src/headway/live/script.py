@@ -10,27 +10,33 @@ from typing import Final
 
 from headway.agent import AGENT_PATH
 
-__all__ = ["script"]
+__all__ = ["EARLY", "script"]
+
+EARLY: Final = "early"
+"""The status of an answer of a process that has not imported `os` yet, so that no call can be made there."""
 
 _CODE: Final = """\
 def _headway():
-    import os
+    # In the first milliseconds of a process, the main thread may be in the middle of importing `os`.
+    import posix, sys
     # A child that was forked meanwhile is not meant; nor is anybody where whoever asked has given up.
-    if os.getpid() != {pid} or not os.path.exists({socket!r}):
+    if posix.getpid() != {pid}:
         return
-    import _socket, sys
+    posix.stat({socket!r})
+    import _socket
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
     interrupted = False
     try:
         channel.settimeout(0)
         channel.connect({socket!r})
-        descriptors = ()
+        status, answer, descriptors = {early!r}, "", ()
         try:
-            given = {{"__name__": "headway_bring"}}
-            exec(compile({bring!r}, "<headway>/startup/bring.py", "exec"), given)
-            [{modules}] = given["bring"]({agent!r}, *{names!r})
-            answer, descriptors = {call}
-            status = "done"
+            if not getattr(getattr(sys.modules.get("os"), "__spec__", None), "_initializing", False):
+                given = {{"__name__": "headway_bring"}}
+                exec(compile({bring!r}, "<headway>/startup/bring.py", "exec"), given)
+                [{modules}] = given["bring"]({agent!r}, *{names!r})
+                answer, descriptors = {call}
+                status = "done"
         except BaseException as error:
             status, answer = "failed", str(error) or type(error).__name__
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -46,7 +52,7 @@ def _headway():
                 {undo}
         finally:
             for one in descriptors:
-                os.close(one)
+                posix.close(one)
     except OSError:
         pass
     finally:
@@ -74,6 +80,7 @@ def script(pid: int, modules: Sequence[str], call: str, undo: str, *, socket: st
     """
     return _CODE.format(
         pid=pid,
+        early=EARLY,
         modules=", ".join(modules),
         names=tuple(modules),
         call=call,
