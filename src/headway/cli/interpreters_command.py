@@ -15,10 +15,9 @@ from headway import lab
 from headway.cli import console
 from headway.cli.options import add_json
 from headway.errors import UsageError
+from headway.host.interpreters import OLDEST
 
 __all__ = ["prepare", "run"]
-
-_OLDEST = (3, 8)
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +69,7 @@ def _add(arguments: argparse.Namespace) -> int:
 
     names = [name.removeprefix("python").removeprefix("cpython-") for name in arguments.add]
     for name in names:
-        if (version := re.match(r"(\d{1,3})\.(\d{1,3})(?!\d)", name)) and (int(version[1]), int(version[2])) < _OLDEST:
+        if (version := re.match(r"(\d{1,3})\.(\d{1,3})(?!\d)", name)) and (int(version[1]), int(version[2])) < OLDEST:
             raise UsageError(
                 f"{name} is older than CPython 3.8, the first that Headway measures", hint="name a later one"
             )

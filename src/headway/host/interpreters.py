@@ -15,13 +15,16 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from headway.errors import InterpreterError, UsageError
 from headway.host.children import clean_environment
 from headway.host.paths import cache_path, home_folder, interpreters_folder
 
-__all__ = ["Interpreter", "PassedOver", "discover", "executable_of", "probe", "select", "survey"]
+__all__ = ["OLDEST", "Interpreter", "PassedOver", "discover", "executable_of", "probe", "select", "survey"]
+
+OLDEST: Final = (3, 8)
+"""The first version of CPython that Headway measures, records and schedules."""
 
 _NAME = re.compile(r"python3(\.\d+t?d?)?$")
 _VERSION = re.compile(r"3\.\d+")
@@ -202,7 +205,7 @@ def _ask(executable: Path) -> dict[str, Any]:
 
 def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
     """Raise an InterpreterError for anything but CPython 3.8 or later."""
-    if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < (3, 8):
+    if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < OLDEST:
         raise _UnfitError(
             f"{executable} is {answer['implementation']} {answer['version']}, expected CPython 3.8 or later",
             hint="`headway interpreters` lists those found",
