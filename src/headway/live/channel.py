@@ -51,7 +51,7 @@ class Answer:
 
     def __init__(self, status: str, text: str, descriptors: list[int]) -> None:
         self.status = status
-        """`done` or `failed`."""
+        """`done`, `failed`, or EARLY."""
         self.text = text
         """The answer's text, without control characters."""
         self.descriptors = descriptors

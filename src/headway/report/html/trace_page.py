@@ -80,6 +80,7 @@ def _title(analyses: Sequence[Analysis]) -> str:
 
 
 def _view(trace: Trace, analysis: Analysis, launch: tuple[str, str], block: str) -> tuple[schema.TraceView, bytes]:
+    label, about_launch = launch
     window = analysis.start_ns, analysis.end_ns
     found = recorded(trace)
     holds = Cut.to(window, found.holds)
@@ -89,8 +90,8 @@ def _view(trace: Trace, analysis: Analysis, launch: tuple[str, str], block: str)
     packed = pack(lanes, holds, waits, window, (trace.stack_parent, trace.stack_frame))
     view = schema.TraceView(
         title=process_name(analysis.process),
-        label=launch[0],
-        launch=launch[1],
+        label=label,
+        launch=about_launch,
         lines=tuple(filter(None, (command_line(analysis.process), *trace_lines(analysis)))),
         begin_ns=analysis.start_ns - analysis.origin_ns,
         span_ns=analysis.wall_ns,
