@@ -119,8 +119,9 @@ def test_the_scripts_lines_are_known() -> None:
     """The line up to which a hold is the program's is the one of the first call that releases the GIL."""
     lines = script(1, ("recorder",), "('', ())", "pass", socket="s", token="t").splitlines()
     assert lines[0] == "def _headway():"
-    assert "os.path.exists(" in lines[SCRIPT_CHECKS - 1]
-    assert not any("(" in line for line in lines[1 : SCRIPT_CHECKS - 1] if not line.strip().startswith("#"))
+    assert lines[SCRIPT_CHECKS - 1] == "    posix.stat('s')"
+    before = [line.partition("#")[0] for line in lines[1 : SCRIPT_CHECKS - 1]]
+    assert [line for line in before if "(" in line] == ["    if posix.getpid() != 1:"]  # it keeps the GIL
 
 
 def test_no_finding_accuses_the_work_of_attach(tmp_path: Path) -> None:

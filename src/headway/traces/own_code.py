@@ -20,8 +20,8 @@ _WITH_FILE: Final = "headway/live/recording.py"
 _WITH_ENDS: Final = ("Recording.__enter__", "Recording.__exit__")
 _SCRIPT: Final = ("<string>", "_headway", 1)
 """The file, the name and the first line of the function in the script of `headway attach`."""
-SCRIPT_CHECKS: Final = 4
-"""The script's last line before it enters: the call there, for a file's existence, is the first to release the GIL."""
+SCRIPT_CHECKS: Final = 7
+"""The script's last line before it enters: the call there, which looks for a file, is the first to release the GIL."""
 
 
 class _Kind(Enum):
