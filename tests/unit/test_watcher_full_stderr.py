@@ -1,4 +1,4 @@
-"""A service's stderr is a pipe that nobody reads: neither the watcher nor its analyses, nor the program's start, wait for it."""
+"""Stderr is a pipe that nobody reads: neither the watcher nor its analyses, nor the program's start and end, wait for it."""
 
 import contextlib
 import os
@@ -18,6 +18,7 @@ from headway.traces import writer
 
 LIMIT_S = 60
 SAYS = "from headway.live.said import Said; Said(quiet=False).say('it'); print('on')"
+SAYS_IN_A_PROGRAM = "from headway.agent.headway_agent.library import say; say('it'); print('on')"
 
 
 @pytest.fixture
@@ -36,8 +37,8 @@ def full():
 
 @pytest.mark.parametrize(
     "command",
-    [("-c", SAYS), ("-m", "headway", "watch", "-c", "print('on')")],
-    ids=["the watcher's loop", "the launcher"],
+    [("-c", SAYS), ("-m", "headway", "watch", "-c", "print('on')"), ("-c", SAYS_IN_A_PROGRAM)],
+    ids=["the watcher's loop", "the launcher", "the program"],
 )
 def test_a_line_that_has_no_room_is_left_out(full, tmp_path, command):
     """The watcher would lose events, and the program would never begin."""

@@ -122,9 +122,23 @@ def say(text):
     """
     try:
         if _stderr is not None and _identity(os.fstat(2)) == _stderr:
-            os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
+            _write(("headway: %s\n" % text).encode("utf-8", "replace"))
     except OSError:
         pass  # there is no stderr
+
+
+def _write(line):
+    """Write to stderr without a wait: a pipe that nobody reads may be full, and then the line is left out.
+
+    A descriptor that is made non-blocking for that would be so for the program, too. A terminal and a file have no such
+    write, and take a line at once.
+    """
+    try:
+        os.pwritev(2, [line], -1, os.RWF_NOWAIT)
+    except (BlockingIOError, BrokenPipeError):
+        pass
+    except (AttributeError, OSError):  # older kernels have it for no pipe, and old C libraries not at all
+        os.write(2, line)
 
 
 def _find_stderr():

@@ -117,9 +117,19 @@ def _is_main():
 def _say(text):
     try:
         if not _is_captured():
-            os.write(2, text.encode("utf-8", "replace"))
+            _write(text.encode("utf-8", "replace"))
     except OSError:
         pass  # there is no stderr
+
+
+def _write(line):
+    """Write to stderr, if that needs no wait. headway_agent.library has the same, and cannot be imported here."""
+    try:
+        os.pwritev(2, [line], -1, os.RWF_NOWAIT)
+    except (BlockingIOError, BrokenPipeError):
+        pass
+    except (AttributeError, OSError):
+        os.write(2, line)
 
 
 def _is_captured():
