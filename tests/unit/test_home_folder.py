@@ -1,9 +1,14 @@
 """The folders that Headway has in the user's home, and a HOME that names none."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from headway.cli.main import main
+from headway.errors import RecordingError
 from headway.host import paths
+from headway.live import channel
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +28,24 @@ def test_a_home_that_is_no_absolute_path_is_none(home, monkeypatch, capsys, tmp_
     assert main(["report"]) == 2
     assert "this user has no home folder" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_relative_home_has_no_place_for_what_processes_execute(monkeypatch):
+    """A socket or a script below the folder of the command would not be found by a command in another one."""
+    tried = []
+
+    def refuse(path, _mode):
+        tried.append(path)
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setenv("HOME", "home")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    monkeypatch.setattr(channel.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(channel, "_open_own", refuse)
+
+    with pytest.raises(RecordingError, match="there is no folder for the code"):
+        channel.private_folder()
+    assert tried == [Path("/run/user/1000/headway")]
 
 
 def test_a_home_is_used_as_it_is(monkeypatch, tmp_path):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import final
 
 from headway.errors import RecordingError
+from headway.host.paths import home_folder
 from headway.live.readable import becomes_readable
 from headway.live.script import EARLY
 
@@ -231,8 +232,9 @@ def _base() -> tuple[Path, int]:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         own = [Path(runtime)] if runtime.startswith("/") else []
         own.append(Path(f"/run/user/{os.geteuid()}"))
-        with contextlib.suppress(RuntimeError):
-            own.append(Path.home() / ".cache")
+        home = home_folder()
+        if home is not None:
+            own.append(home / ".cache")
         candidates, mode = [path / "headway" for path in own], 0o700
         hint = "set XDG_RUNTIME_DIR to a folder that only you can write to, not below /tmp"
     why = []
