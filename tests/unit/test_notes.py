@@ -59,6 +59,17 @@ def test_notes_come_back(tmp_path, samples):
     assert after.threads == before.threads
 
 
+@pytest.mark.parametrize("size", [0, 8, 1000])
+def test_a_file_without_its_header_is_refused_and_unchanged(tmp_path, size):
+    """A watcher's disk may have been full, or its folder emptied."""
+    path = write(convoy(), tmp_path / "x.hwt")
+    os.truncate(path, size)
+    before = path.read_bytes()
+    with open(path, "r+b") as file, pytest.raises(OSError, match="it is cut off within its header"):
+        append_notes(file.fileno(), evidence())
+    assert path.read_bytes() == before
+
+
 def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
     """A stack that is too large for a chunk is cut at its outer end."""
     path = write(convoy(), tmp_path / "x.hwt")

@@ -20,6 +20,7 @@ began, but for the one that began it. A file may be damaged or forged: notes tha
 """
 
 import dataclasses
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +50,15 @@ _LATEST_NS = 1 << 62
 
 
 def append_notes(file: int, evidence: Evidence) -> None:
-    """Append observations to a trace file; `file` is a descriptor, and no process may write to it. Raises OSError."""
+    """Append observations to a trace file.
+
+    Args:
+        file: A descriptor of it; no process may write to the file meanwhile.
+        evidence: The observations.
+
+    Raises:
+        OSError: The file cannot be read or written, or is shorter than its header.
+    """
     notes = [
         *_stacks(evidence.samples),
         *_stacks(evidence.longest_away),
@@ -62,7 +71,10 @@ def append_notes(file: int, evidence: Evidence) -> None:
     ]
     if not notes:
         return
-    header = np.frombuffer(os.pread(file, hwt.HEADER_DTYPE.itemsize, 0), hwt.HEADER_DTYPE).copy()
+    data = os.pread(file, hwt.HEADER_DTYPE.itemsize, 0)
+    if len(data) < hwt.HEADER_DTYPE.itemsize:
+        raise OSError(errno.ENODATA, "it is cut off within its header")
+    header = np.frombuffer(data, hwt.HEADER_DTYPE).copy()
     first = int(header["chunk_count"][0])
     for place, text in enumerate(notes, first):
         record = np.zeros(1, dtype=hwt.META_NOTE_DTYPE)
@@ -72,8 +84,8 @@ def append_notes(file: int, evidence: Evidence) -> None:
         chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
         chunk["state"], chunk["kind"] = hwt.CHUNK_OPEN, hwt.CHUNK_META
         chunk["used"] = record["meta"]["bytes"]
-        data = chunk.tobytes() + record.tobytes() + filled
-        os.pwrite(file, data.ljust(hwt.CHUNK_BYTES, b"\0"), int(header["chunks_offset"][0]) + place * hwt.CHUNK_BYTES)
+        block = chunk.tobytes() + record.tobytes() + filled
+        os.pwrite(file, block.ljust(hwt.CHUNK_BYTES, b"\0"), int(header["chunks_offset"][0]) + place * hwt.CHUNK_BYTES)
     header["chunk_count"] = first + len(notes)
     header["chunks_taken"] = max(int(header["chunks_taken"][0]), first + len(notes))
     os.pwrite(file, header.tobytes(), 0)
