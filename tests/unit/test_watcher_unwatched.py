@@ -59,7 +59,7 @@ def test_children_that_could_not_call_are_told(log, tmp_path, capsys):
     unwatched.see(other, S)
 
     assert [int(line.split()[0].replace("a", "1")) for line in said] == [1, 2, 4, 8, 16, 32, 64]
-    why = "did not reach the watcher (the limit of open files, `ulimit -n`, may be too low)"
+    why = "did not reach the watcher (its limits, `ulimit -n`, `-v` or `-f`, may be too low, or its root folder another one)"
     assert said[0] == f"a child of process {PID} is not watched: it {why}"
     assert main(["stalls", str(tmp_path)]) == 0
     output = capsys.readouterr()

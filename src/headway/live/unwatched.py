@@ -60,7 +60,7 @@ class Unwatched:
         if not os.path.lexists(self._door) or now_ns - self._was_gone_ns < _PAUSE_NS:
             text += f", whose socket {self._door} was gone"
         else:
-            text += " (the limit of open files, `ulimit -n`, may be too low)"
+            text += " (its limits, `ulimit -n`, `-v` or `-f`, may be too low, or its root folder another one)"
         note_gap_now(self._log, text)
         if self._lost >= 2 * self._told:  # a server may fork for each request
             self._told = self._lost
