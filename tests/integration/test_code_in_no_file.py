@@ -126,3 +126,40 @@ def test_a_traceback_shows_our_lines(interpreter):
     said = subprocess.run(command, env=bare(), capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
 
     assert re.search(r'File "<headway>/headway_agent/library.py", line \d+, in load\n +raise UnfitError\(', said)
+
+
+FINDERS = """
+import json, sys
+changes, sought = [], []
+
+class Finders(list):
+    def changed(self, *arguments):
+        changes.append(repr(arguments))
+    insert = append = extend = remove = pop = clear = __setitem__ = __delitem__ = __iadd__ = reverse = sort = changed
+
+class Spy:
+    def find_spec(name, path=None, target=None):
+        sought.append(name)
+        if sys.meta_path is not finders:
+            changes.append(name)
+
+finders = sys.meta_path = Finders([Spy, *sys.meta_path])
+given = {}
+with open(sys.argv[1] + "/startup/bring.py") as file:
+    exec(file.read(), given)
+given["bring"](sys.argv[1], *sys.argv[2:])
+from headway_agent import library
+import textwrap
+ours = [name for name in sought if name.startswith("headway_agent")]
+print(json.dumps({"changes": changes, "ours": ours, "has_looked": "textwrap" in sought, "same": sys.meta_path is finders}))
+"""
+
+
+@pytest.mark.parametrize("name", ["recorder", "scheduler"])
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
+def test_no_finder_is_needed(interpreter, name):
+    """The program's list of finders stays as it is: a thread that goes through it just then finds its own modules."""
+    command = [str(interpreter.executable), "-c", FINDERS, str(AGENT_PATH), name]
+    said = subprocess.run(command, env=bare(), capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+
+    assert json.loads(said) == {"changes": [], "ours": [], "has_looked": True, "same": True}
