@@ -36,6 +36,14 @@ def watcher(tmp_path):
     made._reception.close()
 
 
+@pytest.fixture
+def ended(watcher, monkeypatch):
+    """Return the watcher of a program that has ended; it does not wait for others."""
+    monkeypatch.setattr("headway.live.watcher._LINGER_S", 0)
+    monkeypatch.setattr("headway.live.watcher.let_go_of_stderr", lambda: None)
+    return cast(Program, SimpleNamespace(ended=lambda: True))
+
+
 def watched(data, **more):
     """Return a process whose recordings are these bytes."""
     laps = SimpleNamespace(late_loops=0, late_pools=0, open_loops=0, open_pools=0)
@@ -95,7 +103,7 @@ def test_results_of_any_size_come_from_an_analysis(watcher, tmp_path, monkeypatc
     assert len(watcher.log.read_text().splitlines()) == len(one.told.lengths_ns) == len(found["told"])
 
 
-def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, monkeypatch):
+def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, ended, monkeypatch):
     """The analysis is killed after its time, and the stall is told without a cause; its recording is kept."""
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -106,10 +114,8 @@ def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, monkeyp
     watcher._rings.append(watched(b"it", gone=True, look=lambda _: (False, False)))
     watcher._rings[0].asked = True
     watcher._service = SimpleNamespace(end=lambda *_: None, add_stalls=lambda _: None)
-    monkeypatch.setattr("headway.live.watcher._LINGER_S", 0)
-    monkeypatch.setattr("headway.live.watcher.let_go_of_stderr", lambda: None)
 
-    watcher.run(cast(Program, SimpleNamespace(ended=lambda: True)))
+    watcher.run(ended)
 
     (recording,) = (tmp_path / "stalls").glob("*.hwt*")
     assert recording.suffix == ".hwt"
@@ -117,27 +123,63 @@ def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, monkeyp
     assert f"as {words}; last at 20" in gap_in(watcher.log)[1]
 
 
-def test_a_gap_is_noted_when_the_folder_is_back(watcher, tmp_path):
-    """While nothing can be written, no note can be either; the next stall's log would be taken for complete."""
-    folder = tmp_path / "stalls"
-    data = writer.write(with_stacks(of_waits(2, 2)), tmp_path / "it.hwt").read_bytes()
-    one = watched(data)
+def report(watcher, one):
+    """Let the watcher report a process's stalls, and wait for the analysis."""
+    watcher._report(one, time.monotonic_ns())
+    deadline = time.monotonic() + LIMIT_S
+    while watcher._reports:
+        assert time.monotonic() < deadline
+        watcher._collect()
+        time.sleep(0.02)
 
-    def report():
-        watcher._report(one, time.monotonic_ns())
-        deadline = time.monotonic() + LIMIT_S
-        while watcher._reports:
-            assert time.monotonic() < deadline
-            watcher._collect()
-            time.sleep(0.02)
 
-    folder.write_text("no folder")
-    report()
+def unwritten(watcher, tmp_path):
+    """Let the watcher report stalls while its folder takes neither a log nor a note; then the folder is back."""
+    watcher._folder.write_text("no folder")
+    one = watched(writer.write(with_stacks(of_waits(2, 2)), tmp_path / "it.hwt").read_bytes())
+    report(watcher, one)
     assert one.told.lengths_ns
-    folder.unlink()
+    watcher._folder.unlink()
+    watcher._folder.mkdir()
     assert gap_in(watcher.log) is None
-    one.told, one.reported_ns = Told(), 0
-    report()
+    return one
 
-    assert len(watcher.log.read_text().splitlines()) == 2
+
+def assert_noted(watcher):
+    """Assert that the log is called incomplete."""
     assert "as the log could not be written: Not a directory; last at 20" in gap_in(watcher.log)[1]
+
+
+def test_a_gap_is_noted_when_the_folder_is_back(watcher, tmp_path, monkeypatch):
+    """While nothing can be written, no note can be either; the next stall's log would be taken for complete."""
+    one = unwritten(watcher, tmp_path)
+    one.told, one.reported_ns = Told(), 0
+    report(watcher, one)
+    assert len(watcher.log.read_text().splitlines()) == 2
+    monkeypatch.setattr("headway.live.stall_log._AGAIN_NS", 0)
+
+    watcher._step()
+
+    assert_noted(watcher)
+
+
+def test_a_gap_is_noted_although_no_other_stall_follows(watcher, tmp_path):
+    """The watcher tries again by itself, and no more often than once a second."""
+    unwritten(watcher, tmp_path)
+    tried_ns = watcher._gaps._tried_ns
+
+    watcher._gaps.write_again(tried_ns + 999 * MS)
+    assert gap_in(watcher.log) is None
+    watcher._gaps.write_again(tried_ns + 1000 * MS)
+
+    assert_noted(watcher)
+
+
+def test_a_gap_is_noted_at_the_last_moment(watcher, tmp_path, ended, monkeypatch):
+    """A watcher that ends has no second for it."""
+    unwritten(watcher, tmp_path)
+    monkeypatch.setattr("headway.live.stall_log._AGAIN_NS", 3600_000 * MS)
+
+    watcher.run(ended)
+
+    assert_noted(watcher)

@@ -14,6 +14,7 @@ __all__ = ["Gaps", "StallLog", "append", "gap_in", "here", "in_utc", "note_gap",
 _LOOP: Final = "event loop"
 _MOST_NOTE: Final = 400
 """The largest number of characters of a note that are shown: it may hold the path of a socket, and a time at its end."""
+_AGAIN_NS: Final = 1_000_000_000
 
 
 def here() -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Gaps:
     def __init__(self, log: Path) -> None:
         """Note nothing yet."""
         self._log = log
-        self._unwritten = ""
+        self._unwritten, self._tried_ns = "", 0
 
     def note(self, why: str) -> None:
         """Note it for a reason of this moment, which may have had others before."""
@@ -97,8 +98,15 @@ class Gaps:
 
     def write(self) -> None:
         """Write the note that could not be written: its folder may have been gone, or read only, for a while."""
-        if self._unwritten and note_gap(self._log, self._unwritten):
-            self._unwritten = ""
+        if self._unwritten:
+            self._tried_ns = time.monotonic_ns()
+            if note_gap(self._log, self._unwritten):
+                self._unwritten = ""
+
+    def write_again(self, now_ns: int) -> None:
+        """Do so at most once a second."""
+        if now_ns - self._tried_ns >= _AGAIN_NS:
+            self.write()
 
 
 def gap_in(log: Path) -> tuple[Path, str] | None:

@@ -143,7 +143,7 @@ class Watcher:
             if not self._rings and not self._reports and not self._reception.busy:
                 self._unreached.look(called=self._has_watched, over=has_ended)
                 let_go_of_stderr()
-                self._mark.end()  # a container may end now, and we with it: no stall is missing then
+                self._end_mark()  # a container may end now, and we with it: no stall is missing then
                 if now_s - idle_s > _LINGER_S:
                     break
             elif alive and not self._outlived.are_watched_on(alive, now_s - ended_s):
@@ -151,7 +151,7 @@ class Watcher:
         for one in self._rings:
             one.ring.close()
         self._reception.close()
-        self._mark.end()
+        self._end_mark()
 
     def say(self, text: str) -> None:
         """Print a message on stderr, once."""
@@ -203,6 +203,7 @@ class Watcher:
         self._unwatched.keep_door(self._reception, now_ns)
         self._tell_of_none(now_ns, asked=asked and not is_watching)
         self._collect()
+        self._gaps.write_again(now_ns)
 
     def _mark_untold(self) -> bool:
         """Mark the folder if stalls of ended processes are to be told, or unmark it; return whether that is done."""
@@ -215,6 +216,10 @@ class Watcher:
         are_known = all(one.ring.gone or one.copied_ns > ended_ns for one in self._rings)
         if are_known and not self._reception.busy and self._mark_untold():
             self._mark.note_end()
+
+    def _end_mark(self) -> None:
+        self._gaps.write()  # without the mark and without the note, the log would be taken for complete
+        self._mark.end()
 
     def _tell_of_none(self, now_ns: int, *, asked: bool) -> None:
         """Say which processes are not watched any more, and that a recording was requested of none."""
@@ -382,7 +387,6 @@ class Watcher:
             )
             if found.get("unnoted"):
                 self._gaps.note(found["unnoted"])
-            self._gaps.write()
             self._learn(report, found)
 
     def _learn(self, report: Report, found: dict[str, Any]) -> None:
