@@ -1,6 +1,8 @@
 """A program whose Python does not load Headway: one line on stderr says why, under `trace` and `watch`."""
 
+import os
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +80,36 @@ def test_an_option_that_is_told_at_the_start_is_not_told_again(tmp_path, command
     lines = [line for line in done.stderr.splitlines() if f" is not {what}: " in line]
     assert len(lines) == 1
     assert " -I ignores PYTHONPATH" in lines[0]
+
+
+SOON = """
+import sys
+from headway.cli import main
+from headway.live import unreached
+unreached._SELDOM_S = 0.1
+sys.exit(main(["trace", "-o", "x.hwt", *sys.argv[1:]]))
+"""
+"""`headway trace` whose first minute is short."""
+
+
+def test_a_long_program_without_python_is_told_at_its_end(tmp_path):
+    """After the first minute nobody looks for a cause, and the end is still told."""
+    command = [sys.executable, "-c", SOON, "sh", "-c", "sleep 1.5"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+
+    assert "headway: the program has ended, and no Python process of it was traced" in done.stderr
+
+
+def test_the_reader_of_a_stderr_that_a_long_program_closes_waits_no_longer(tmp_path):
+    """A daemon closes its stderr, and whoever started it waits for that."""
+    command = [sys.executable, "-c", SOON, "sh", "-c", "exec 2>&-; read line; echo $line"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        said = []
+        while said[-1:] != [b""]:
+            assert select.select([process.stderr], [], [], LIMIT_S)[0], "the collector keeps it open"
+            said.append(os.read(process.stderr.fileno(), 4096))
+        assert process.communicate(b"on\n", timeout=LIMIT_S) == (b"on\n", b"")
+
+    assert b"no Python process" not in b"".join(said)

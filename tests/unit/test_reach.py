@@ -133,11 +133,18 @@ def test_the_end_tells_what_was_seen(looking):
     assert looking(0.1, over=True) == ["process 8 is not traced: its PYTHONPATH was replaced"]
 
 
+def test_nobody_looks_for_longer_than_a_minute(looking):
+    """A pass over a large program's processes costs time; a Python that begins later gives no line before the end."""
+    assert looking(0.1, 59.0, 60.5, 61.6, 90.0) == ["process 8 is not traced: its PYTHONPATH was replaced"]
+    assert looking(61.0, 62.1, 90.0) == []
+
+
 def test_the_end_tells_that_there_is_no_trace(looking):
     """A program without Python leaves no file, and a user who looks for it must know why."""
     assert looking(0.1, over=True, cause="") == [NONE]
     assert looking(0.1, over=True, cause="", called_s=0.1) == []
-    assert looking(0.1, 70.0, over=True, cause="") == []
+    assert looking(0.1, 70.0, over=True, cause="") == [NONE]
+    assert looking(0.1, 70.0, over=True, cause="", called_s=70.0) == []
     assert looking(0.1, over=True, cause="", tells_none=False) == []
 
 

@@ -17,6 +17,7 @@ from headway.live.collect import DEFAULT_MAX_BYTES
 from headway.live.detached import Program, Terminal, alone, check_open_files, detached
 from headway.live.door import Door
 from headway.live.options import COLLECTOR_NAME
+from headway.live.proc import writes_to
 from headway.live.unreached import Unreached
 
 __all__ = ["DetachedCollector"]
@@ -64,7 +65,7 @@ class DetachedCollector:
             nonlocal stderr
             unreached.look(called=door.called.is_set(), over=over)
             # The reader of the program's stderr waits for its end, and so for all processes that have it open.
-            if stderr is not None and not unreached.looks:
+            if stderr is not None and not (unreached.looks or (unreached.may_tell and _has_open(pid, stderr))):
                 os.close(stderr)
                 stderr = None
 
@@ -103,7 +104,7 @@ class DetachedCollector:
             check_open_files()
             begun, self._tell = os.pipe()
             after.callback(os.close, begun)
-            if unreached.looks:
+            if unreached.may_tell:
                 with contextlib.suppress(OSError):  # there is none
                     stderr = os.dup(2)
                     after.callback(os.close, stderr)
@@ -117,6 +118,13 @@ class DetachedCollector:
         """Tell the collector that the program has not begun. If it has begun, exec() closes the pipe instead."""
         with contextlib.suppress(OSError):
             os.write(self._tell, b".")
+
+
+def _has_open(pid: int, stderr: int) -> bool:
+    """Tell whether the program still has its stderr, too; or it is just ending, and has no descriptors any more."""
+    with contextlib.suppress(OSError):
+        return writes_to(pid, stderr) or not os.listdir(f"/proc/{pid}/fd")
+    return False
 
 
 def _say(stderr: int | None, text: str) -> None:

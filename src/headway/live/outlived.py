@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from headway.live.proc import writes_to
 from headway.live.stall_log import in_utc, note_gap
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ __all__ = ["Outlived", "let_go_of_stderr"]
 
 _GRACE_S: Final = 0.3
 """Most processes that outlive the program end so soon after it."""
+_STDERR: Final = 2
 _UNSEEN_S: Final = 10.0
 """How long a process is watched on whose end might not be seen: the watcher could stay for ever."""
 
@@ -44,7 +46,8 @@ class Outlived:
             note_gap(self._log, f"{why} from {in_utc(time.time())} on")
             self._say(why)
             return False
-        if self._has_stderr and for_s > _GRACE_S and not _has_our_stderr([one.pid for one in alive]):
+        # The reader of our stderr waits for a process that has it, anyway.
+        if self._has_stderr and for_s > _GRACE_S and not any(writes_to(one.pid, _STDERR) for one in alive):
             are = "1 process of it is" if len(alive) == 1 else f"{len(alive)} processes of it are"
             self._say(f"{self._program} has ended, and {are} watched on: only {self._log} tells of stalls from now on")
             let_go_of_stderr()
@@ -61,14 +64,3 @@ def let_go_of_stderr() -> None:
         nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nothing, 2)
         os.close(nothing)
-
-
-def _has_our_stderr(pids: Sequence[int]) -> bool:
-    """Tell whether one of these processes has our stderr as its stdout or stderr: the reader waits for that one anyway."""
-    ours = os.fstat(2)
-    for pid in pids:
-        for number in (1, 2):
-            with contextlib.suppress(OSError):
-                if os.path.samestat(ours, os.stat(f"/proc/{pid}/fd/{number}")):
-                    return True
-    return False

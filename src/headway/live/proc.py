@@ -1,9 +1,11 @@
 """Reads the files in /proc by which the kernel tells of a process or a thread (proc(5))."""
 
+import contextlib
+import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BEGIN_TICKS", "FLAGS", "PARENT", "STATE", "fields_of", "ids_in", "stat", "status"]
+__all__ = ["BEGIN_TICKS", "FLAGS", "PARENT", "STATE", "fields_of", "ids_in", "stat", "status", "writes_to"]
 
 _PROC: Final = Path("/proc")
 
@@ -36,3 +38,13 @@ def status(name: int | str, proc: Path = _PROC) -> dict[str, str]:
 def ids_in(said: dict[str, str]) -> list[int]:
     """Return the ids in a `status`: one for each PID namespace from ours down to the process's or thread's own."""
     return [int(one) for one in said.get("NSpid", said.get("Pid", "0")).split()]
+
+
+def writes_to(pid: int, descriptor: int) -> bool:
+    """Tell whether a process has the file of a descriptor of ours as its stdout or stderr."""
+    ours = os.fstat(descriptor)
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(ours, os.stat(f"/proc/{pid}/fd/{number}")):
+                return True
+    return False

@@ -21,7 +21,7 @@ _SURE_S: Final = 1.0
 _CHAINED_S: Final = 3.0
 """The same where another sitecustomize is found first, which may itself run ours in the end."""
 _OFTEN_S, _SELDOM_S = 1.0, 60.0
-"""How long each pass looks, and how long one pass a second looks."""
+"""How long each pass looks, and how long one pass a second looks. After that, only the program's end is told."""
 _MOST_PROCESSES: Final = 64
 _NOTHING: Final = {"traced": "there is no trace", "watched": "there is nothing to show"}
 
@@ -47,9 +47,14 @@ class Unreached:
         """When each cause was first seen, by process."""
 
     @property
-    def looks(self) -> bool:
+    def may_tell(self) -> bool:
         """Whether there may still be a line to print."""
         return self._pid != 0
+
+    @property
+    def looks(self) -> bool:
+        """Whether there may be one before the program's end."""
+        return self.may_tell and time.monotonic() - self._began_s <= _SELDOM_S
 
     def look(self, *, called: bool, over: bool = False) -> None:
         """Look at the program and its descendants, and print one line once the cause is sure.
@@ -60,7 +65,7 @@ class Unreached:
         """
         now_s = time.monotonic()
         age_s = now_s - self._began_s
-        if called or not self._pid or age_s > _SELDOM_S:
+        if called or not self._pid:
             self._pid = 0
             return
         if over:
@@ -73,7 +78,7 @@ class Unreached:
                 )
             self._pid = 0
             return
-        if age_s > _OFTEN_S and now_s - self._looked_s < 1:
+        if age_s > _SELDOM_S or (age_s > _OFTEN_S and now_s - self._looked_s < 1):
             return
         self._looked_s = now_s
         if _command(self._pid) == self._launcher:
