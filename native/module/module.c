@@ -21,6 +21,7 @@
 #include "base/lease.h"
 #include "base/say.h"
 #include "gil/gil.h"
+#include "gil/peek.h"
 #include "headway/schedule.h"
 #include "headway/trace.h"
 #include "headway/version.h"
@@ -255,8 +256,8 @@ static void *walk(void *module, void *arguments) {
     return PyBytes_FromStringAndSize((const char *)frames, count * (intptr_t)sizeof *frames);
 }
 
-/* Copies memory as memcpy() does, without the address sanitizer's checks: words of the interpreter
- * point to memory that the sanitizer does not know as allocated. */
+/* Copies memory as memcpy() does, without the address sanitizer's checks: not all memory of the
+ * interpreter's objects is known to the sanitizer as allocated. */
 __attribute__((no_sanitize("address"))) static void copy_unchecked(char *to, const char *from,
                                                                    intptr_t bytes) {
     for (intptr_t i = 0; i < bytes; i++) {
@@ -264,7 +265,8 @@ __attribute__((no_sanitize("address"))) static void copy_unchecked(char *to, con
     }
 }
 
-/* Arguments: (address, size). Returns bytes. The caller must know that the memory can be read. */
+/* Arguments: (address, size). Returns bytes. The memory must be an object's or a thread's that
+ * lives, which no other thread can unmap: this is a plain load. */
 static void *memory(void *module, void *arguments) {
     (void)module;
     unsigned long long address;
@@ -277,6 +279,17 @@ static void *memory(void *module, void *arguments) {
         copy_unchecked(PyBytes_AsString(bytes), (const char *)(uintptr_t)address, (intptr_t)size);
     }
     return bytes;
+}
+
+/* Arguments: (address, word). Tells whether the 8 bytes at an address are that word. At any
+ * address: nothing need be mapped there, and another thread may unmap it meanwhile. */
+static void *holds(void *module, void *arguments) {
+    (void)module;
+    unsigned long long address, word;
+    if (!PyArg_ParseTuple(arguments, "KK", &address, &word)) {
+        return NULL;
+    }
+    return number(hw__peek_is((uintptr_t)address, (uintptr_t)word));
 }
 
 static void *thread_state(void *module, void *arguments) {
@@ -435,6 +448,7 @@ static struct method methods[] = {
     {"longest", longest, METH_VARARGS, "hw_gil_longest()."},
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
     {"memory", memory, METH_VARARGS, "The bytes at an address."},
+    {"holds", holds, METH_VARARGS, "Whether a word is at an address."},
     {"thread_state", thread_state, METH_VARARGS, "The address of the calling thread's state."},
     {"schedule", schedule, METH_VARARGS, "hw_schedule_start()."},
     {"check_policy", check_policy, METH_VARARGS, "hw_schedule_check()."},

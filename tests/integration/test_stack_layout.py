@@ -1,12 +1,16 @@
 """The recorder finds the layout of stacks wherever it begins, on each interpreter that has stacks."""
 
+from pathlib import Path
+
 import pytest
-from real_programs import WITH_STACKS, ran
+from real_programs import FOUND, WITH_STACKS, ran, unobserved
 
 from headway.agent import AGENT_PATH
 from headway.library import library_path
 
 WITH_PERF = [one for one in WITH_STACKS if not one.name.startswith("3.11")]
+EACH_WITH_STACKS = [one for one in FOUND if not one.name.startswith(("3.8", "3.9", "3.10"))]
+UNMAPPING = str(Path(__file__).with_name("unmapping_program.py"))
 
 HOT = """
 import struct, sys
@@ -43,3 +47,13 @@ def test_stacks_are_known_under_perf(interpreter, tmp_path):
     command = [interpreter.executable, "-X", "perf", "-c", HOT, str(AGENT_PATH), str(library_path())]
 
     assert ran(command, {}, tmp_path) == (0, "True\n", "")
+
+
+@pytest.mark.slow
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", EACH_WITH_STACKS, ids=lambda one: one.id)
+def test_stacks_are_found_while_other_threads_unmap_memory(interpreter, tmp_path):
+    """Nothing is read that words of a thread's state point to: another thread may unmap it at any moment."""
+    command = [interpreter.executable, UNMAPPING, str(AGENT_PATH), str(library_path()), "60"]
+
+    assert ran(command, unobserved(), tmp_path) == (0, "found\n", "")

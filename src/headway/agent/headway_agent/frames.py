@@ -136,28 +136,15 @@ def _only(what, places):
     return next(iter(places))
 
 
-def _readable():
-    """Return the ranges of readable memory: following a pointer to another address would crash."""
-    ranges = []
-    with open("/proc/self/maps", "rb", buffering=0) as file:
-        text = b"".join(iter(lambda: file.read(65536), b""))
-    for line in text.splitlines():
-        addresses, rights = line.split(None, 2)[:2]
-        if rights.startswith(b"r"):
-            start, end = addresses.split(b"-")
-            ranges.append((int(start, 16), int(end, 16)))
-    return ranges
-
-
 class _Sample:
     """The result of `_Finder._sample`."""
 
-    def __init__(self, thread, pointed, frame, calling, shims, here, there, code, instruction):
+    def __init__(self, thread, through, frame, calling, above, here, there, code, instruction):
         self.thread = thread
-        self.pointed = pointed
+        self.through = through
         self.frame = frame
         self.calling = calling
-        self.shims = shims
+        self.above = above
         self.here = here
         self.there = there
         self.code = code
@@ -169,6 +156,7 @@ class _Finder:
 
     def __init__(self, library):
         self._memory = library.memory
+        self._holds = library.holds
 
     def _words(self, address, count):
         return memoryview(self._memory(address, count * _WORD)).cast("Q").tolist()
@@ -243,36 +231,44 @@ class _Finder:
         # PyFrameObject: head, f_back, f_frame.
         return self._words(id(frame) + _HEAD + _WORD, 1)[0]
 
-    def _sample(self, state, readable):
-        """Return the words of the thread state, the words that these point to, those of this frame and of its caller.
+    def _is_frame(self, address, frame):
+        """Tell whether there is a frame at `address` that has this frame object."""
+        return any(self._holds(address + i * _WORD, id(frame)) for i in range(_FRAME_WORDS))
 
-        The result also has the values to look for, and `shims`: for each word of this frame that may point to a frame,
-        the word in the same place of that frame. C functions read everything within this very frame: a Python helper
-        would itself be the innermost frame, and the frame of a function that has returned is overwritten.
+    def _sample(self, state):
+        """Return the words of the thread state, of this frame and of its caller, and the values to look for.
+
+        `through` has the places from which two steps lead to this frame: the one of a word of the thread state, and the
+        one behind the address in that word. `above` has the places of this frame from which two steps lead to the
+        caller. C functions read everything within this very frame: a Python helper would itself be the innermost frame,
+        and the frame of a function that has returned is overwritten.
+
+        The thread state and the frames are this thread's. Anything may lie behind their words, and another thread may
+        unmap it at any time: `holds` compares without reading.
         """
         me = sys._getframe()
         caller = me.f_back
         here, there = self._frame_address(me), self._frame_address(caller)
-        for address in (here, there):
-            if address % _WORD or not any(start <= address < end - _FRAME_WORDS * _WORD for start, end in readable):
-                raise LayoutError("cannot find frames")
+        if not self._is_frame(here, me) or not self._is_frame(there, caller):
+            raise LayoutError("cannot find frames")
+        holds = self._holds
         words = memoryview(self._memory(state, _WORD * _THREAD_WORDS)).cast("Q").tolist()
-        pointed = {}
-        for i, word in enumerate(words):
-            if word and word % _WORD == 0 and any(start <= word < end - 2 * _WORD for start, end in readable):
-                pointed[i] = memoryview(self._memory(word, 2 * _WORD)).cast("Q").tolist()
+        through, above = set(), set()
+        if sys.version_info < (3, 13):
+            for i, word in enumerate(words):
+                for j in (0, _WORD):
+                    if holds(word + j, here):
+                        through.add((i * _WORD, j))
         frame = memoryview(self._memory(here, _WORD * _FRAME_WORDS)).cast("Q").tolist()
-        shims = {}
         for i, word in enumerate(frame):
-            at = word + i * _WORD
-            if word and word % _WORD == 0 and any(start <= at < end - _WORD for start, end in readable):
-                shims[i] = int.from_bytes(self._memory(at, _WORD), sys.byteorder)
+            if holds(word + i * _WORD, there):
+                above.add(i * _WORD)
         return _Sample(
             words,
-            pointed,
+            through,
             frame,
             memoryview(self._memory(there, _WORD * _FRAME_WORDS)).cast("Q").tolist(),
-            shims,
+            above,
             here,
             there,
             id(me.f_code),
@@ -280,12 +276,10 @@ class _Finder:
         )
 
     def find_frame(self, layout, state):
-        readable = _readable()
-
         def deeper():
-            return self._sample(state, readable)
+            return self._sample(state)
 
-        samples = [self._sample(state, readable), deeper()]
+        samples = [self._sample(state), deeper()]
 
         def places(words, value, mask=-1):
             return {i * _WORD for i, word in enumerate(words) if word & mask == value}
@@ -298,15 +292,13 @@ class _Finder:
             layout.thread_frame, layout.cframe_frame = _only("the innermost frame", direct), -1
         else:
             # A _PyCFrame near the beginning leads to the frame; 3.12 has another pointer to the frame further on.
-            through = [
-                {(i * _WORD, j) for i, words in s.pointed.items() for j in places(words, s.here)} for s in samples
-            ]
-            layout.thread_frame, layout.cframe_frame = min(set.intersection(*through), default=(0, 0))
+            through = set.intersection(*(s.through for s in samples))
+            layout.thread_frame, layout.cframe_frame = min(through, default=(0, 0))
         layout.frame_code = common("a frame's code object", [places(s.frame, s.code, ~_TAGS) for s in samples])
         callers = [places(s.frame, s.there) for s in samples]
         # With -X perf, C makes each call, and a frame of its own lies between.
         if getattr(sys, "is_stack_trampoline_active", bool)():
-            callers = [{i * _WORD for i, word in s.shims.items() if word == s.there} for s in samples]
+            callers = [s.above for s in samples]
         layout.frame_previous = common("a frame's caller", callers)
         # The caller's instruction stays at its call.
         layout.frame_instruction = common(
