@@ -1,7 +1,10 @@
-"""Benchmarks of tests that have replaced the clock, or the sleep of an event loop."""
+"""Benchmarks of tests that have replaced the clock, the sleep of an event loop, or what makes random names."""
 
 import asyncio
+import multiprocessing
+import os
 import time
+import uuid
 
 import pytest
 import trio
@@ -9,6 +12,7 @@ import trio
 from headway.measure import loops
 from headway.measure.bench import Bench
 from headway.measure.journal import Journal, Options
+from headway.measure.measured import name_of_turns
 
 
 def bench(**options):
@@ -66,3 +70,27 @@ def test_a_pause_lets_another_task_run(loop):
     loops.run(lambda: loops.gather([lambda: note("a"), lambda: note("b")]), loop)
     # Trio begins with either of them, anew at each turn.
     assert [set(seen[place : place + 2]) for place in (0, 2, 4)] == [{"a", "b"}] * 3
+
+
+def test_equal_random_names_make_no_turns(monkeypatch):
+    """A test may have replaced `uuid.uuid4`; two benchmarks that ran one after the other have still taken no turns."""
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=1))
+    monkeypatch.setattr(os, "urandom", bytes)
+    headway = bench()
+    one, other = headway(int), headway(int)
+    assert one.ratio_measured(other) is None
+    found = headway.compare({"one": int, "other": float})
+    assert found["one"].ratio_measured(found["other"]) is not None
+
+
+def test_a_fork_names_its_turns_otherwise():
+    """A forked process goes on with the same count, and its names are others all the same."""
+    fork = multiprocessing.get_context("fork")
+    answers = fork.SimpleQueue()
+    children = [fork.Process(target=lambda: answers.put(name_of_turns())) for _ in range(2)]
+    for child in children:
+        child.start()
+    names = {name_of_turns(), *(answers.get() for _ in children)}
+    for child in children:
+        child.join()
+    assert len(names) == 3

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from headway.measure.children import (
 )
 from headway.measure.copies import installed
 from headway.measure.journal import Entry, Journal
+from headway.measure.measured import name_of_turns
 from headway.measure.result import Result
 from headway.measure.trees import SCRATCH
 
@@ -410,7 +410,7 @@ def measure_against(
             failed = [bool(one.failures) for one in launched]
             if sum(failed) == 1 < len(failed):
                 found[test].only_second.append(failed[1])
-            _keep(found[test], mine, others[0] if others else Launched(), uuid.uuid4().hex)
+            _keep(found[test], mine, others[0] if others else Launched(), name_of_turns())
             if test not in lacking and (why := _cannot_import(found[test].there)):
                 lacking.add(test)
                 how.say(f"no more launches of it in the other tree: {why}")

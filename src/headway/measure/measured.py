@@ -1,13 +1,25 @@
 """The measurements of one benchmark in one process, as a value."""
 
+import itertools
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from headway.lab import stats
 
-__all__ = ["Measured", "percentile"]
+__all__ = ["Measured", "name_of_turns", "percentile"]
+
+# A test may replace `uuid.uuid4` or `os.urandom` by a function that always returns the same.
+_BEGIN = os.urandom(8).hex()
+_getpid = os.getpid
+_count = itertools.count()
+
+
+def name_of_turns() -> str:
+    """Return a name that no other turns have, in this process, in a fork of it or in any other."""
+    return f"{_BEGIN}-{_getpid()}-{next(_count)}"
 
 
 @final

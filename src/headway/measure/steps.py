@@ -6,7 +6,6 @@ import math
 import statistics
 import sys
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -15,7 +14,7 @@ from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.measure import intervals, loops, work
 from headway.measure.journal import Options
-from headway.measure.measured import Measured
+from headway.measure.measured import Measured, name_of_turns
 from headway.measure.rounds import Lag, Round, Source, Steps, Target, Watch
 from headway.measure.seen import tracing_tools
 
@@ -131,7 +130,7 @@ def measured(
                 one = yield from _round(plan, sources[plan.name], calls[plan.name], watches[plan.name], lag)
                 rounds[plan.name].append(one)
             elapsed_s += (work.now_ns() - begun_ns) / 1e9
-    name = uuid.uuid4().hex
+    name = name_of_turns()
     beside = rounds[reference.name] if reference is not None else []
     return {
         plan.name: _as_measured(
