@@ -167,6 +167,22 @@ def test_a_test_replaces_the_other_trees_files_and_no_others(tmp_path):
     assert outside.read_text() == "outside"
 
 
+def test_data_beside_a_folder_of_benchmarks_come_along(tmp_path):
+    """`tests/benchmarks/test_it.py` reads `tests/data`, which would otherwise be the other revision's."""
+    git("init", "--quiet", ".", where=tmp_path)
+    for text in ("old", "new"):
+        for name in ("tests/benchmarks/test_it.py", "tests/data/in.txt", "product.py"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        git("add", ".", where=tmp_path)
+        git("commit", "--quiet", "-m", text, where=tmp_path)
+    with against.worktree("HEAD~1", tmp_path) as tree:
+        tree.take_over(tmp_path / "tests/benchmarks/test_it.py", tmp_path)
+        found = {name: (tree.there / name).read_text() for name in ("tests/data/in.txt", "product.py")}
+
+    assert found == {"tests/data/in.txt": "new", "product.py": "old"}
+
+
 def test_only_rounds_that_both_have_had_took_turns():
     """Rounds that one process ran alone do not count."""
     sides = Sides()

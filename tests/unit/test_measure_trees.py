@@ -66,6 +66,27 @@ def test_code_of_a_submodule_is_refused(tmp_path, monkeypatch):
     assert "nothing in vendor/sub" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("tests/benchmarks/test_it.py", "tests"),  # `tests/data` is beside it
+        ("packages/one/test/perf/test_it.py", "packages/one/test"),
+        ("src/benchmark/tests/test_it.py", "src/benchmark/tests"),
+        ("tests/app/tests/test_it.py", "tests"),
+        ("src/benchmark/benchmarks/test_it.py", "src/benchmark/benchmarks"),
+        ("benchmarks/parse/test_it.py", "benchmarks"),
+        ("src/package/test_it.py", None),
+        ("tests.py", None),
+    ],
+)
+def test_the_folder_of_tests(file, folder):
+    """A test's helpers and data are in the outermost folder `tests`, or else in the innermost one called `benchmarks`."""
+    top = Path("/home/tests/repository")
+
+    assert trees.folder_of_tests(top / file, top) == (folder and top / folder)
+    assert trees.folder_of_tests(Path("/elsewhere/tests/test_it.py"), top) is None
+
+
 ENDING = EXTENSION_SUFFIXES[0]
 
 

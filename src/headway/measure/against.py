@@ -41,7 +41,7 @@ from headway.measure.copies import installed
 from headway.measure.journal import Entry, Journal
 from headway.measure.measured import name_of_turns
 from headway.measure.result import Result
-from headway.measure.trees import SCRATCH
+from headway.measure.trees import SCRATCH, folder_of_tests
 
 __all__ = [
     "SIDE",
@@ -57,9 +57,6 @@ __all__ = [
 TURN_OPTION = "--headway-turn-files"
 SIDE = "HEADWAY_SIDE"
 """The environment variable of the two processes: "0" in this tree, "1" in the other one."""
-
-_TESTS = {"test", "tests", "benchmark", "benchmarks"}
-"""The names of folders that contain tests, their helper modules and their data, and no code that is measured."""
 
 
 @final
@@ -97,14 +94,10 @@ class Worktree:
 
     def _beside(self, test: Path) -> list[Path]:
         """Return the files of a test's folder of tests, such as `tests`, that are not the same in the other tree."""
-        if not test.is_relative_to(self.here):
+        tests = folder_of_tests(test, self.here)
+        if tests is None:
             return []
-        parts = test.relative_to(self.here).parts[:-1]
-        # The innermost one: a package may be called `benchmark`, too.
-        depth = max((place for place, part in enumerate(parts, 1) if part in _TESTS), default=0)
-        if not depth:
-            return []
-        folder = str(Path(*parts[:depth]))
+        folder = str(tests.relative_to(self.here))
         commit = git("rev-parse", "HEAD", where=self.there)
         changed = git("diff", "--name-only", "--no-renames", "-z", commit, "--", folder, where=self.here)
         new = git("ls-files", "--others", "--exclude-standard", "-z", "--", folder, where=self.here)

@@ -16,7 +16,7 @@ from headway.host.packages import in_packages
 from headway.host.repository import git
 from headway.measure.copies import installed, sources
 
-__all__ = ["SCRATCH", "UNBUILT", "refuse_wrong_code", "unbuilt"]
+__all__ = ["SCRATCH", "UNBUILT", "folder_of_tests", "refuse_wrong_code", "unbuilt"]
 
 SCRATCH = "headway-against-"
 """The begin of the name of the folder that the other tree is in."""
@@ -26,6 +26,20 @@ UNBUILT = (
     "(`--headway-compare`)"
 )
 """The remedy for code that is built in one tree only."""
+
+_TESTS = ("test", "tests")
+_BENCHMARKS = ("benchmark", "benchmarks")
+
+
+def folder_of_tests(file: Path, top: Path) -> Path | None:
+    """Return the folder below `top` that has a test's file, its helper modules and its data, and no code that is measured.
+
+    That is the outermost folder called `test` or `tests`, since `tests/benchmarks` has its data in `tests`. Without one
+    it is the innermost one called `benchmark` or `benchmarks`, since a package may be called so, too.
+    """
+    inside = [one for one in reversed(file.parents) if top in one.parents]
+    tests = [one for one in inside if one.name in _TESTS]
+    return next(iter(tests or [one for one in reversed(inside) if one.name in _BENCHMARKS]), None)
 
 
 def refuse_wrong_code(files: str, folder: Path) -> None:
