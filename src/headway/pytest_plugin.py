@@ -157,10 +157,11 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
 def _take(session: Session, node: pytest.Item, journal: "Journal", sides: "Sides | None") -> None:
     """Take the results of a test that has ended."""
     if session.option("turn_files"):
-        from headway.measure.trees import refuse_wrong_code
+        from headway.measure.trees import refuse_taken_code, refuse_wrong_code
 
         # By now everything is imported that a function imports when it is called.
         refuse_wrong_code(session.option("turn_files"), session.config.invocation_params.dir)
+        refuse_taken_code(node.path)
     if session.child is not None and _is_launched(node, session):
         from headway.measure.children import write_launch
 

@@ -140,6 +140,27 @@ def test_each_process_has_temporary_files_of_its_own(repository, tmp_path):
     assert [one.name for one in tmp_path.iterdir() if "turns" in one.name] == []
 
 
+def test_a_package_called_benchmark_is_not_compared_with_itself(repository):
+    """Its folder is taken for one of tests, so both processes would run this tree's code; the session says so and fails."""
+    quick = repository()
+    folder = quick.path / "benchmark"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "engine.py").write_text("def value():\n    return 0\n")
+    (folder / "test_engine.py").write_text(
+        "from benchmark.engine import value\n\ndef test(headway):\n    headway(value)\n"
+    )
+    git("add", ".", where=folder)
+    git("commit", "--quiet", "-m", "a package", where=folder)
+    (folder / "engine.py").write_text("def value():\n    return 1\n")
+    options = ("--headway-against", "HEAD", "--headway-launches", "1", "--headway-compare-fail", "5%")
+    result = quick.runpytest_subprocess("-q", "benchmark", *options)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    told = "benchmark.engine is this tree's own there, too: benchmark is taken for a folder of tests"
+    assert any(one.startswith("! test: in HEAD: ") and told in one for one in result.outlines)
+
+
 @pytest.fixture
 def address():
     """Return an abstract address of a Unix socket, which no other program takes, unlike a port that was unused."""

@@ -87,6 +87,47 @@ def test_the_folder_of_tests(file, folder):
     assert trees.folder_of_tests(Path("/elsewhere/tests/test_it.py"), top) is None
 
 
+def double(_):
+    """Stand for a function that another module has imported."""
+
+
+@pytest.mark.parametrize(
+    ("folder", "changed", "beside", "refused"),
+    [
+        ("src/benchmark", True, None, True),  # a package, compared with itself
+        ("src/benchmark", False, None, False),
+        ("src/benchmark", True, {}, False),  # helpers of benchmarks of other code
+        ("src/benchmark", True, {"double": double}, True),
+        ("src/benchmark", True, {"engine": types.ModuleType("engine")}, True),
+        ("tests", True, None, False),  # helpers of tests that run programs
+        ("tests", True, {"double": 7}, False),
+        ("tests", True, {"double": double}, True),
+    ],
+)
+def test_code_in_the_folder_of_tests(tmp_path, monkeypatch, folder, changed, beside, refused):
+    """Code that was taken over as a folder of tests is refused; a changed helper, and this tree's own process, are not."""
+    monkeypatch.setattr(double, "__module__", "engine")
+    for place, wrong in ((trees.SCRATCH + "x", refused), ("mine", False)):
+        top = tmp_path / place / "tree"
+        engine, test, other = (top / folder / "engine.py", top / folder / "test_it.py", top / "src/other.py")
+        for file in (engine, test, other):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("old")
+        git("init", "--quiet", ".", where=top)
+        git("add", ".", where=top)
+        git("commit", "--quiet", "-m", "one", where=top)
+        for file in (test, *[engine] * changed):
+            file.write_text("new")
+        monkeypatch.setitem(sys.modules, "engine", types.SimpleNamespace(__file__=str(engine)))
+        monkeypatch.setitem(sys.modules, "test_it", types.SimpleNamespace(__file__=str(test)))
+        if beside is not None:
+            monkeypatch.setitem(sys.modules, "other", types.SimpleNamespace(__file__=str(other), **beside))
+
+        expected = pytest.raises(UsageError, match=f"{folder} is taken for a folder of tests")
+        with expected if wrong else contextlib.nullcontext():
+            trees.refuse_taken_code(test)
+
+
 ENDING = EXTENSION_SUFFIXES[0]
 
 

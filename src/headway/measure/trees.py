@@ -3,20 +3,22 @@
 A process imports its own tree's code by the import path. Import hooks of editable installations, absolute paths and
 the user's PYTHONPATH may lead into the other tree all the same. A build in place leaves compiled modules that git does
 not know, so the other tree lacks them, and a package with a fallback in Python runs that fallback there without a word.
+The folder of tests, which the other tree takes over, may be a package that is measured, such as one called `benchmark`.
 """
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 from headway.errors import UsageError
 from headway.host.packages import in_packages
 from headway.host.repository import git
 from headway.measure.copies import installed, sources
 
-__all__ = ["SCRATCH", "UNBUILT", "folder_of_tests", "refuse_wrong_code", "unbuilt"]
+__all__ = ["SCRATCH", "UNBUILT", "folder_of_tests", "refuse_taken_code", "refuse_wrong_code", "unbuilt"]
 
 SCRATCH = "headway-against-"
 """The begin of the name of the folder that the other tree is in."""
@@ -77,6 +79,54 @@ def refuse_wrong_code(files: str, folder: Path) -> None:
     own = Path(git("rev-parse", "--show-toplevel", where=folder)).resolve()
     if said := unbuilt(own, other):
         raise UsageError(said, hint=UNBUILT)
+
+
+def refuse_taken_code(test: Path) -> None:
+    """Raise UsageError if this is the other tree's process, and its folder of tests contains code that is measured.
+
+    That code is then this tree's in both processes. A helper module is imported by tests alone. So a changed module of
+    the folder is code if the rest of the repository imports something from there. In a folder called `benchmark` it is
+    code as well if nothing else of the repository is imported, as the comparison would then be of nothing.
+
+    Args:
+        test: The test's file.
+    """
+    own = Path(git("rev-parse", "--show-toplevel", where=test.parent)).resolve()
+    folder = folder_of_tests(test.resolve(), own)
+    if folder is None or not own.parent.name.startswith(SCRATCH):
+        return
+    changed = git("diff", "--name-only", "--no-renames", "--diff-filter=M", "-z", "HEAD", "--", str(folder), where=own)
+    taken = {own / name for name in changed.split("\0") if name} - {test.resolve()}
+    loaded = {
+        name: file
+        for name, given, file in _loaded(own)
+        if not installed(given) and not installed(file) and file.name != "conftest.py"
+    }
+    inside = {name for name, file in loaded.items() if file.is_relative_to(folder)}
+    outside = loaded.keys() - inside
+    used = any(_uses(sys.modules[name], inside) for name in outside) or (not outside and folder.name in _BENCHMARKS)
+    mine = next((name for name, file in loaded.items() if file in taken), "")
+    if mine and used:
+        where = folder.relative_to(own)
+        raise UsageError(
+            f"{mine} is this tree's own there, too: {where} is taken for a folder of tests, and has code that is measured",
+            hint=f"move the tests into a folder {where}/tests, or out of {where}",
+        )
+
+
+def _uses(module: ModuleType, names: Collection[str]) -> bool:
+    """Tell whether a module has one of these modules, or a function or class of one, as a global."""
+    for one in list(getattr(module, "__dict__", {}).values()):
+        # The types are looked at first, as an object of another type may do anything when it is asked.
+        if type(one) is ModuleType:
+            found = one.__name__
+        elif type(one) is FunctionType or issubclass(type(one), type):
+            found = one.__module__
+        else:
+            continue
+        if found in names:
+            return True
+    return False
 
 
 def unbuilt(own: Path, other: Path) -> str:
