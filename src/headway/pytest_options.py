@@ -267,14 +267,23 @@ class Asked:
         """Return the file that stores the sessions with this name."""
         return self.config.rootpath / _FOLDER / f"{name}.json"
 
+    def _found(self, option: str, name: str) -> Path | None:
+        """Return the file of the stored sessions that an option names; None without one."""
+        given = [self.config.invocation_params.dir / name] if option == "compare" else []
+        return next((one for one in (self.kept_file(name), *given) if one.is_file()), None)
+
+    def is_baseline(self, name: str) -> bool:
+        """Tell whether sessions stored under a name are those that this session is compared with."""
+        compared = self._found("compare", self.option("compare")) if self.option("compare") else None
+        return compared is not None and compared.resolve() == self.kept_file(name).resolve()
+
     def stored(self, option: str, name: str) -> "Stored":
         """Return the sessions that are stored under a name. Raises UsageError if there are none."""
         from headway.measure.baseline import Stored, why_unreadable
 
         kept = self.kept_file(name)
-        given = [self.config.invocation_params.dir / name] if option == "compare" else []
         try:
-            path = next((one for one in (kept, *given) if one.is_file()), None)
+            path = self._found(option, name)
         except OSError as error:
             raise UsageError(f"--headway-{option} {name}: {error.strerror}") from None
         if path is None:

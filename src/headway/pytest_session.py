@@ -109,11 +109,11 @@ class Session(Asked):
                 self.kept.close()
             except HeadwayError as error:
                 self.complaints.append(f"the end of the run is not stored: {error.message}")
+        self._judge(session)
         if not any(entry.result.measured for entry in self.entries):
             asked = [f"--headway-{name.replace('_', '-')}" for name in _FILES if self.option(name)]
             if asked:
                 self.complaints.append(f"{' and '.join(asked)}: nothing was measured, so nothing is written")
-            self._judge(session)
             return
         from headway.report import benchmarks
 
@@ -134,10 +134,15 @@ class Session(Asked):
                     f"--headway-{name}: the tests were stopped early, so nothing is stored; "
                     "store a session that runs them all (without `-x` or `--maxfail`)"
                 )
+            elif self.option(name) and self.regressed and self.is_baseline(self.option(name)):
+                # The next session would pass, as it would be compared with the regression.
+                self.complaints.append(
+                    f"--headway-{name}: the session failed the comparison with {self.option('compare')}, so nothing is "
+                    "stored there; if its figures are to be the new ones, store a session without --headway-compare"
+                )
             elif self.option(name):
                 path, values = self.kept_file(self.option(name)), benchmarks.session_to_json(groups, top)
                 self._write(path, partial(benchmarks.store_session, path, values, add=name == "add"))
-        self._judge(session)
         if self.unwritten and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -45,23 +45,31 @@ def test_sessions_are_stored_and_compared(quick):
 
 
 def test_a_regression_fails_the_session(quick):
-    """A benchmark that takes ten times as long fails the session, and so does a session without any comparison."""
+    """A benchmark that takes ten times as long fails the session, and so does a session without any comparison.
+
+    Neither is stored among the sessions that it was compared with: the next session would pass.
+    """
     quick.makepyfile(TWO.replace("rounds=3", "rounds=12"))
     quick.runpytest_subprocess("-q", "--headway-launches", "1", "--headway-save", "base").assert_outcomes(passed=2)
+    base = quick.path / ".headway" / "base.json"
+    stored, refused = base.read_bytes(), "the session failed the comparison with base, so nothing is stored there; *"
     quick.makepyfile(TWO.replace("rounds=3", "rounds=12").replace("range(500)", "range(20_000)"))
-    slower = quick.runpytest_subprocess(
-        "-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%"
-    )
+    compared = ("-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%")
+    slower = quick.runpytest_subprocess(*compared, "--headway-save", "base", "--headway-json", "out.json")
 
     assert slower.ret == pytest.ExitCode.TESTS_FAILED
     slower.assert_outcomes(passed=2)
     slower.stdout.re_match_lines([r".*: fast takes [\d.]+ \[.*\] of base's time; the limit is 1.5"])
+    slower.stdout.fnmatch_lines([f"--headway-save: {refused}"])
+    assert (base.read_bytes() == stored, (quick.path / "out.json").exists()) == (True, True)
+    other = quick.runpytest_subprocess(*compared, "--headway-save", "other")
+    assert (other.ret, (base.parent / "other.json").is_file()) == (pytest.ExitCode.TESTS_FAILED, True)
     quick.makepyfile(TWO.replace('name="', 'name="other ').replace('"third"', '"fourth"'))
-    nothing = quick.runpytest_subprocess(
-        "-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%"
-    )
+    nothing = quick.runpytest_subprocess(*compared, "--headway-add", "base")
     assert nothing.ret == pytest.ExitCode.TESTS_FAILED
     nothing.stdout.fnmatch_lines(["--headway-compare-fail: nothing could be compared with base"])
+    nothing.stdout.fnmatch_lines([f"--headway-add: {refused}"])
+    assert base.read_bytes() == stored
 
 
 SHARED = """
