@@ -15,12 +15,12 @@ from headway.measure import loops, steps
 from headway.measure.drive import await_steps, begin_steps, run_steps
 from headway.measure.journal import Entry, Journal, Options
 from headway.measure.measured import Measured
+from headway.measure.open_load import Open
 from headway.measure.result import Comparison, Result
 from headway.measure.rounds import (
     WORKERS,
     Batches,
     Load,
-    Open,
     Source,
     Steps,
     Target,

@@ -106,6 +106,7 @@ class Basis:
         provisional: Every assertion holds for now (see `Decision`).
         moved: Why the values say nothing: the functions changed between two measurements of them; "" if they did not.
         of_open_load: The values are of an open load, whose calls follow from its rate and its time.
+        late: That many calls of an open load began late, which is in their latencies; "" if they did not.
         times_the_calls: How many times as many calls would bound a percentile; 1 if the calls suffice.
     """
 
@@ -116,6 +117,7 @@ class Basis:
     of_open_load: bool = False
     apart: bool = False
     moved: str = ""
+    late: str = ""
     times_the_calls: float = 1.0
 
 
@@ -187,9 +189,10 @@ class Decision:
         found = f"{one.what} is {shown(one.interval)}, expected {one.relation}"
         if not self._basis.of_launches:
             found += " (of rounds within one launch)"
+        late = f"; {self._basis.late}" if self._basis.late else ""
         if one.outcome != "inconclusive":
-            return f"<{one.outcome}: {found}>"
-        return f"<undecided: {found}; {self._more()}>"
+            return f"<{one.outcome}: {found}{late}>"
+        return f"<undecided: {found}; {self._more()}{late}>"
 
     def _more(self) -> str:
         """Return a text on what would decide it."""

@@ -132,13 +132,13 @@ async def gathered(begin_all: Callable[[Callable[[Task], None]], Awaitable[None]
 
     The first error, also one of `begin_all`, is raised and cancels the rest.
     """
+    results: list[Any] = []
+
+    async def one(place: int, task: Task) -> None:
+        results[place] = await task()
+
     if running() == "trio":
         import trio
-
-        results: list[Any] = []
-
-        async def one(place: int, task: Task) -> None:
-            results[place] = await task()
 
         def begin_in_nursery(task: Task) -> None:
             results.append(None)
@@ -152,16 +152,17 @@ async def gathered(begin_all: Callable[[Callable[[Task], None]], Awaitable[None]
         return results
     import asyncio
 
-    async def call(task: Task) -> Any:
-        return await task()
+    def begin_in_group(task: Task) -> None:
+        # The group keeps no task that has ended; each would take many times the memory of its result.
+        results.append(None)
+        all_of_them.create_task(one(len(results) - 1, task))
 
-    started: list[asyncio.Task[Any]] = []
     try:
         async with asyncio.TaskGroup() as all_of_them:
-            await begin_all(lambda task: started.append(all_of_them.create_task(call(task))))
+            await begin_all(begin_in_group)
     except BaseExceptionGroup as group:
         raise _first(group) from None
-    return [one.result() for one in started]
+    return results
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -46,6 +46,7 @@ class Measured:
         note: Why the GIL was not measured although it was asked for.
         tools: Tools that traced every line or call in the meantime, such as coverage: times are larger.
         rate_per_s: For an open load: the calls per second that ended.
+        late: For an open load: how many of its calls began late, if they were many.
         collects: Whether the garbage collector was on during the rounds.
         computed: The CPU time of the process over the time of the rounds; `None` in files of earlier versions. It is
             less than what the benchmark computes if other processes work for it, or have the core.
@@ -64,6 +65,7 @@ class Measured:
     note: str = ""
     tools: str = ""
     rate_per_s: float | None = None
+    late: str = ""
     collects: bool = True
     computed: float | None = None
 
@@ -98,7 +100,7 @@ class Measured:
             raise ValueError("a round took no time")
         if not isinstance(result.calls, int) or result.calls < 1:
             raise ValueError(f"a launch of {result.calls!r} calls")
-        for text in (result.note, result.tools, result.turns, result.beside):
+        for text in (result.note, result.tools, result.late, result.turns, result.beside):
             if not isinstance(text, str):
                 raise ValueError(f"{text!r} is not a text")  # noqa: TRY004  (as of any other value)
         if not isinstance(result.collects, bool):

@@ -134,7 +134,8 @@ class Result:
 
     def _basis(self, count: int) -> Basis:
         is_open = any(one.rate_per_s is not None for one in self.launches)
-        return Basis(count, self.of_launches, self.why_not, self.provisional, is_open)
+        late = next((one.late for one in self.launches if one.late), "")
+        return Basis(count, self.of_launches, self.why_not, self.provisional, is_open, late=late)
 
     @functools.cached_property
     def _interval(self) -> stats.Interval | None:

@@ -1,4 +1,4 @@
-"""The rounds of a benchmark: batches of calls, loads of many calls at once, and open loads.
+"""The rounds of a benchmark: batches of calls, and loads of many calls at once; `open_load` has open loads.
 
 A *source* runs one round: `once(calls)` returns a `Round`, or an awaitable of one if the function is async. The steps
 of a benchmark are generators that yield such values and receive them back awaited (see `drive`), so that each step is
@@ -17,15 +17,14 @@ from typing import Any, Protocol, final
 from headway.agent.headway_agent.library import gil_enabled
 from headway.agent.headway_agent.model import MODELS, open_model
 from headway.errors import NativeError, RecordingError, UsageError
-from headway.measure import intervals, loops, work
-from headway.measure.alarm import Alarm
+from headway.measure import loops, work
 
 __all__ = [
     "WORKERS",
     "Batches",
+    "Begins",
     "Lag",
     "Load",
-    "Open",
     "Round",
     "Source",
     "Steps",
@@ -187,6 +186,26 @@ class Target:
 
 @final
 @dataclass(frozen=True)
+class Begins:
+    """The begins of an open load's calls.
+
+    Attributes:
+        calls: The number of calls.
+        late: The number of calls that began more than `LATE_NS` after their time.
+        latest_ns: The longest time that a call began after its time.
+        took_ns: From the first call's time to the last begin.
+        asked_ns: From the first call's time to the last one's.
+    """
+
+    calls: int
+    late: int
+    latest_ns: int
+    took_ns: int
+    asked_ns: int
+
+
+@final
+@dataclass(frozen=True)
 class Round:
     """The measurements of one round.
 
@@ -196,6 +215,7 @@ class Round:
         latencies_ns: The latency of each call, if calls were timed one by one.
         held, waited: The shares of its threads' time, if the GIL was measured.
         stretches_s: For an open load: the median latency of each of its stretches.
+        begins: For an open load: how its calls began.
         cpu_ns: The CPU time of this process in the meantime.
     """
 
@@ -205,6 +225,7 @@ class Round:
     held: float | None = None
     waited: float | None = None
     stretches_s: tuple[float, ...] = ()
+    begins: Begins | None = None
     cpu_ns: int = 0
 
 
@@ -382,87 +403,6 @@ class Load:
         """End the workers."""
         if self._pool is not None:
             self._pool.close()
-
-
-_STRETCHES = 5
-_LEAD_NS = 1_000_000
-"""The time from the start of an open load to its first call."""
-
-
-@final
-class Open:
-    """Calls that begin at fixed times, whether or not earlier ones have ended; latency counts from the fixed time.
-
-    Plain functions are called by `workers` threads. If all are busy, a call waits for one, and the wait is in its
-    latency.
-    """
-
-    def __init__(self, target: Target, rate_per_s: float, workers: int, watch: Watch) -> None:
-        self._target, self._rate_per_s, self._watch = target, rate_per_s, watch
-        from concurrent.futures import ThreadPoolExecutor
-
-        self._pool = None if target.is_async else ThreadPoolExecutor(workers)
-
-    def once(self, calls: int) -> Round | Awaitable[Round]:
-        """Begin the calls at their times, and wait for the last one."""
-        return self._awaited(calls) if self._target.is_async else self._threaded(calls)
-
-    def _times(self, calls: int) -> list[int]:
-        begin = work.now_ns() + _LEAD_NS
-        return [begin + int(place / self._rate_per_s * 1e9) for place in range(calls)]
-
-    def _threaded(self, calls: int) -> Round:
-        assert self._pool is not None
-        times, target, watch = self._times(calls), self._target, self._watch
-
-        def one() -> tuple[int, int, int, int]:
-            before, begun = watch.read(), work.now_ns()
-            target.function(*target.args, **target.kwargs)
-            ended = work.now_ns()
-            return ended, ended - begun, *watch.since(before)
-
-        futures = []
-        # Nothing sets this event: its timed wait is the finest sleep that threads have.
-        never = threading.Event()
-        for intended in times:
-            left_ns = intended - work.now_ns()
-            if left_ns > 0:
-                never.wait(left_ns / 1e9)
-            futures.append(self._pool.submit(one))
-        answers = [future.result() for future in futures]
-        # Shares are of the calls' own time: an idle worker waits for nothing.
-        _, took_ns, held, waited = (sum(one[place] for one in answers) for place in range(4))
-        return self._round(times, [ended for ended, *_ in answers], took_ns, held, waited)
-
-    async def _awaited(self, calls: int) -> Round:
-        times, target = self._times(calls), self._target
-        before, begun = self._watch.read(), work.now_ns()
-
-        async def one() -> int:
-            await target.function(*target.args, **target.kwargs)
-            return work.now_ns()
-
-        async def begin_all(begin: Callable[[loops.Task], None]) -> None:
-            with Alarm() as alarm:
-                for intended in times:
-                    await alarm.until(intended)
-                    begin(one)
-
-        ended = await loops.gathered(begin_all)
-        took_ns = work.now_ns() - begun
-        return self._round(times, ended, took_ns, *self._watch.since(before))
-
-    def _round(self, times: list[int], ended: list[int], watched_ns: int, held: int, waited: int) -> Round:
-        latencies = [end - intended for intended, end in zip(times, ended, strict=True)]
-        stretches = map(sorted, intervals.parts(latencies, min(_STRETCHES, len(latencies))))
-        medians = tuple(one[len(one) // 2] / 1e9 for one in stretches)
-        shares = self._watch.shares(held, waited, watched_ns)
-        return Round(max(ended) - times[0], len(latencies), latencies, shares[0], shares[1], medians)
-
-    def close(self) -> None:
-        """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
 
 
 @final

@@ -15,6 +15,7 @@ from headway.errors import UsageError
 from headway.measure import intervals, loops, work
 from headway.measure.journal import Options
 from headway.measure.measured import Measured, name_of_turns
+from headway.measure.open_load import told_of_begins
 from headway.measure.rounds import Lag, Round, Source, Steps, Target, Watch
 from headway.measure.seen import tracing_tools
 
@@ -307,6 +308,7 @@ def _as_measured(rounds: list[Round], *, lags_s: list[float], reference_s: tuple
         held=tuple(one.held for one in watched if one.held is not None),
         waited=tuple(one.waited for one in watched if one.waited is not None),
         rate_per_s=sum(one.calls for one in rounds) / took_s if is_open else None,
+        late=told_of_begins([one.begins for one in rounds if one.begins is not None]),
         computed=sum(one.cpu_ns for one in rounds) / 1e9 / max(took_s, 1e-9),
         **told,
     )

@@ -131,6 +131,10 @@ def _notes(entries: Sequence[Entry]) -> Iterator[str]:
     yield from (f"! {one.label}: not measured, {one.result.why_not}" for one in entries if not one.result.measured)
     launches = [launch for one in entries for launch in one.result.launches]
     yield from (f"! the GIL was not traced: {note}" for note in sorted({one.note for one in launches if one.note}))
+    for one in entries:
+        late = next((launch.late for launch in one.result.launches if launch.late), "")
+        if late:
+            yield f"! {one.label}: {late}"
     tools = sorted({one.tools for one in launches if one.tools})
     yield from (f"! {one} traced every line meanwhile, so Python code takes several times as long" for one in tools)
 
