@@ -47,6 +47,7 @@ def test_a_wait_for_a_core_is_no_waiting_of_the_function(monkeypatch: pytest.Mon
     watch = SimpleNamespace(watched=[], over=lambda _wall_ns: [])
     supply = SimpleNamespace(
         next=lambda _place: (),
+        which=lambda place: place,
         used_up=str,
         may_have_been=bool,
         has_changed=lambda _: False,

@@ -115,7 +115,7 @@ def _items(target: Target, function: Function) -> str:
         elements, each, note = _elements(target, function), _arguments_of("one", function), ""
         if _is_endless(function):
             elements = f"itertools.islice({elements}, {MOST_INPUTS})"
-            note = f"# The first {MOST_INPUTS} inputs, as measured: there may be no end of them.\n"
+            note = f"# The first {MOST_INPUTS} inputs: no more were looked at, and there may be no end of them.\n"
         items = f"[{each} for one in {elements}]"
         if function.by_name:
             items = f"[\n    {each}\n    for one in {elements}\n]"

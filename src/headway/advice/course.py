@@ -178,6 +178,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     all_refusals = (*home.place.refusals, *refusals)
     between = _ratios(cells, results, own.id)
     verdict = decide(at_home, right, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
+    verdict = replace(verdict, lines=(*_of_few_inputs(function.inputs, at_home), *verdict.lines))
     session.end_run([verdict.sentence, *verdict.lines])
     predicted: tuple[Cores, ...] = ()
     limits: tuple[str, ...] = ()
@@ -300,6 +301,15 @@ def _of_memory(function: Function, cores: int, workers: int | None, available_by
     needs, here = amount(function.peak_bytes, "bytes"), amount(available_bytes, "bytes")
     said = f"a call needs {needs} of memory, and {here} are available here"
     return [f"{said}: no more than {most} call{'s' * (most != 1)} ran at a time; --workers tries more"]
+
+
+def _of_few_inputs(inputs: int, contenders: Sequence[Contender]) -> list[str]:
+    """Return lines if there was no time, or no memory, for calls with all inputs, with one call after the other or a pool."""
+    serial, *others = contenders
+    spread = f"of {inputs} inputs were measured, spread over all"
+    lines = [f"{serial.calls} {spread}"] if serial.calls < inputs else []
+    fewer = [one for one in others if one.call_s is not None and one.calls < min(serial.calls, inputs)]
+    return [*lines, *(f"{one.words}: {one.calls} {spread}" for one in fewer)]
 
 
 def _load(session: Session) -> list[str]:

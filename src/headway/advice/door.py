@@ -42,7 +42,8 @@ def advise(
     Args:
         function: The function; may also be a coroutine function or a generator function.
         inputs: An element for each call: a tuple has its arguments, and `functools.partial(function, ...)` its arguments
-            by position and by name; anything else is the only argument. The first 256 are used.
+            by position and by name; anything else is the only argument. The first 256 are used; if their calls take long,
+            or need much memory, some of these that are spread over all are measured, and a line of the verdict says how many.
         budget_s: The time after which no further launch begins; the first look at the function, and one launch of each
             model, are made in any case. None: a minute, or three for a function that takes long.
         workers: The number of workers; None: one for each core, more if calls wait.

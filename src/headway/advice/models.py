@@ -184,7 +184,12 @@ def _most_pickled(function: Function, model: str) -> int:
 
 
 def _whole_rounds(least: int, workers: int, inputs: int, most: int) -> int:
-    """Return a number of calls that gives each worker as many, and has each input as often, as far as `most` allows."""
+    """Return a number of calls that gives each worker as many, and has each input as often, as far as `most` allows.
+
+    If that is not enough for one call with each input, as many inputs as possible have one: they stand for the others.
+    """
+    if inputs > most:
+        least = most
     for unit in (math.lcm(workers, max(1, inputs)), max(1, inputs), workers):
         if unit <= most:
             return min(math.ceil(least / unit) * unit, most // unit * unit)

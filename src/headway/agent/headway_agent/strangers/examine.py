@@ -23,6 +23,7 @@ import traceback
 from .. import proc
 from .failed import FailedError, print_users_part, said, where_of
 from .repeated import again, pickle_of, timed_call
+from .spread import order
 from .supply import Supply
 from .talk import Talk
 
@@ -154,7 +155,8 @@ def _function(job, talk):
         raise FailedError from error
     task, arguments = calls.task_of(function, kind, given)
     # The function itself goes with them, as the argument of another one or not; its size is told apart.
-    pickles = [pickle_of((args, kwargs) if kwargs else args) for args, kwargs in given[:_MOST_PICKLES]]
+    some = [given[place] for place in order(len(given))[:_MOST_PICKLES]]
+    pickles = [pickle_of((args, kwargs) if kwargs else args) for args, kwargs in some]
     sizes = [size for size, _, error in pickles if not error]
     talk.give(
         "inputs",

@@ -27,6 +27,7 @@ from ..recorder import Recorder
 from . import calls
 from .renewing import Anew, source
 from .samples import Sampler, by_place, codes_at
+from .spread import order
 from .target import find, inputs_of
 
 __all__ = ["look"]
@@ -112,18 +113,23 @@ def _thread_starts():
 
 
 class _Arguments:
-    """The arguments of each call: those of the inputs, or new ones from a source (see `renewing`)."""
+    """The arguments of each call: those of the inputs, or new ones from a source (see `renewing`).
+
+    Any calls from the first one on have inputs that are spread over all: there may be no time for each of them.
+    """
 
     def __init__(self, arguments, source, task, function):
-        self._arguments, self._source, self._task, self._function = arguments, source, task, function
+        self._source, self._task, self._function = source, task, function
         self.count = len(arguments) if source is None else source.count
+        self._order = order(self.count)
+        self._arguments = [arguments[place] for place in self._order] if source is None else []
         self.are_made = isinstance(source, Anew)
 
     def at(self, place):
         """Return the arguments of a call by its place in a row of calls."""
         if self._source is None:
-            return self._arguments[place % len(self._arguments)]
-        return self._source.arguments(self._task, self._function, place)
+            return self._arguments[place % self.count]
+        return self._source.arguments(self._task, self._function, self._order[place % self.count])
 
     def batches(self):
         """Yield lists of arguments, endlessly; lists of new ones are short, because all of a list exist at a time."""

@@ -109,13 +109,13 @@ def again(talk, effects, task, supply, first_result, watch):
         effects=seen,
         changes_arguments=supply.changes,
         anew_s=supply.anew_s,
-        typical=_typical([one.own_s for one in times], supply.count),
+        typical=supply.which(_typical([one.own_s for one in times], supply.count)),
         locks=_taken(task, supply.next, watch) if mean_s < _LONG_S else [],
     )
 
 
 def _typical(times_s, count):
-    """Return the place of the input whose calls take about the mean of all inputs; the first one if it is near enough."""
+    """Return the place of a call whose input takes about the mean of all inputs; that of the first if it is near enough."""
     each_s = [times_s[place::count] for place in range(min(count, len(times_s)))]
     each_s = [sum(one) / len(one) for one in each_s]
     mean_s = sum(each_s) / len(each_s)
@@ -126,12 +126,13 @@ def _typical(times_s, count):
 def _call_each(talk, task, supply, times, unseen=lambda make: make()):
     """Call the function with each input that has not been timed, within a time; return whether all results are None.
 
-    `unseen` calls what makes the arguments.
+    If the time is not enough for all, the inputs that had a call are spread over all. `unseen` calls what makes the
+    arguments.
     """
     nothing, until_s = True, time.monotonic() + _EACH_S
     while len(times) < supply.count and time.monotonic() <= until_s:
         args = unseen(lambda: next_of(supply, len(times), talk))
-        which = len(times) + 1 if supply.count > 1 else 0
+        which = supply.which(len(times)) + 1 if supply.count > 1 else 0
         if which > 1:
             talk.begin("again", which)
         result, took = timed_call(task, args, talk, which=which)
@@ -145,7 +146,7 @@ def _call_more(talk, task, supply, times, until_s):
     nothing = True
     while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
         args = next_of(supply, len(times), talk)
-        which = len(times) % supply.count + 1 if supply.count > 1 else 0
+        which = supply.which(len(times)) + 1 if supply.count > 1 else 0
         result, took = timed_call(task, args, talk, which=which)
         nothing = nothing and result is None
         del result

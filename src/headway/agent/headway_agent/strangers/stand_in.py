@@ -23,6 +23,7 @@ import time
 
 from ..model import CROSSES_A_PICKLE, open_model
 from . import calls
+from .spread import order
 from .target import find, inputs_of
 
 __all__ = ["StandIn"]
@@ -92,7 +93,9 @@ class StandIn:
         function = find(target)
         given = inputs_of(target, function)
         kind = self.params["kind"]
-        task, self.arguments = calls.task_of(function, kind, given)
+        task, arguments = calls.task_of(function, kind, given)
+        # A short sample has some of many inputs.
+        self.arguments = [arguments[place] for place in order(len(arguments))]
         self.result = task(*self.arguments[0])
 
     def open(self):

@@ -11,6 +11,7 @@ import types
 
 from . import calls
 from .renewing import anew, values
+from .spread import order
 from .target import maker_of
 
 __all__ = ["Supply", "dumped"]
@@ -39,7 +40,8 @@ def dumped(value):
 class Supply:
     """The arguments of all calls. It must be made before the first call.
 
-    `changes` tells that each call gets new arguments, because calls change them.
+    A call has its place in a row of calls. Any calls from the first one on have inputs that are spread over all: there may
+    be no time for each of them. `changes` tells that each call gets new arguments, because calls change them.
     """
 
     def __init__(self, target, function, given):
@@ -48,7 +50,7 @@ class Supply:
         self.changes, self._anew_s = False, 0.0
         # An input is told from itself by its pickle, whatever the kind of the function turns out to be.
         try:
-            self._source = calls.Copies(given[:_MOST_PICKLES], _MOST_BYTES)
+            self._source = calls.Copies([given[place] for place in order(len(given))[:_MOST_PICKLES]], _MOST_BYTES)
         except Exception as error:
             self._why = str(error)
             self._make = maker_of(target, function)
@@ -64,13 +66,14 @@ class Supply:
             self.changes = True
 
     def has_changed(self, count):
-        """Tell whether calls have changed one of the first `count` inputs, each of which had a call without new arguments.
+        """Tell whether the first `count` calls, which had no new arguments, have changed one of their inputs.
 
         The first input may be one of which a call makes nothing, as an empty list.
         """
         if self.changes or not self.has_copies:
             return False
-        return any(map(_has_changed, self._given[:count], self._source.pickled))
+        called = [self._given[place] for place in order(len(self._given))[:count]]
+        return any(map(_has_changed, called, self._source.pickled))
 
     @property
     def anew_s(self):
@@ -84,11 +87,19 @@ class Supply:
 
     def next(self, place):
         """Return the arguments of a call by its place in a row of calls."""
-        return self.renewed(place) if self.changes else self._arguments[place % len(self._arguments)]
+        return self.renewed(place) if self.changes else self._arguments[self.which(place)]
+
+    def which(self, place):
+        """Return the place among the inputs of that which a call has, by its place in a row of calls."""
+        # There may be copies of some inputs only, and a function of inputs may give another number of them anew.
+        among = len(self._given) if self.has_copies else self.count
+        return order(among)[place % self.count]
 
     def renewed(self, place=0):
         """Return new arguments."""
-        return self._source.arguments(self._task, self._function, place)
+        # Copies are in the order of calls; what a function makes anew is in the order of the inputs.
+        own = place if self.has_copies else self.which(place)
+        return self._source.arguments(self._task, self._function, own)
 
     def begin_new(self):
         """Give new arguments to each further call."""

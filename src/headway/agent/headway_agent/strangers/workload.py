@@ -3,8 +3,9 @@
 The parameters are:
 
 - `target`: see `target`.
-- `tasks`: the number of serial calls in a sample; the inputs are used again and again.
-- `calls`: the number of calls in a sample of this model, if not `tasks`: the serial ones, again and again.
+- `tasks`: the number of serial calls in a sample; the inputs are used again and again. If there are more inputs than that,
+  some are used that are spread over all (`spread`).
+- `calls`: the number of calls in a sample of this model, if not `tasks`: the serial ones, again and again, or some of them.
 - `call_s`: the time of a serial call, about. With it, calls that turn out to run one after the other are cut down.
 - `workers`.
 - `cold`: if false, no sample is taken before the first one that counts; the first `tasks` calls are, if calls are cut.
@@ -30,6 +31,7 @@ from ..workloads import Tasks
 from . import calls
 from .renewing import source
 from .results import Results
+from .spread import places
 from .target import find, inputs_of
 
 __all__ = ["Calls", "memory_of"]
@@ -62,22 +64,29 @@ class Calls(Tasks):
         target = self.params["target"]
         function = find(target)
         given = inputs_of(target, function)
+        tasks = self.params["tasks"]
+        serial = places(len(given), tasks)
+        # The place of each call's input.
+        self._places = [serial[place] for place in places(tasks, self.params.get("calls", tasks))]
+        chosen = sorted(set(self._places))
+        own = [given[place] for place in chosen]
         self._shared = 0
         if self.job["model"].endswith("threads") and not proc.gil_enabled() and not self.params.get("fresh"):
-            given = calls.own_inputs(given, self.params["workers"])
-            has_arguments = any(args or kwargs for args, kwargs in given)
-            self._shared = len(given) if has_arguments and len(given) < self.params["workers"] else 0
+            own = calls.own_inputs(own, self.params["workers"])
+            has_arguments = any(args or kwargs for args, kwargs in own)
+            self._shared = len(own) if has_arguments and len(own) < self.params["workers"] else 0
         by = calls.LOOP if self.in_loop else calls.SERIAL if self.job["model"] == "serial" else calls.WORKER
-        self.task, arguments = calls.task_of(function, self.params["kind"], given, by=by)
+        self.task, arguments = calls.task_of(function, self.params["kind"], own, by=by)
         self._function, self._source = function, source(target, function, given) if self.params.get("fresh") else None
-        serial = list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
-        return list(itertools.islice(itertools.cycle(serial), self.params.get("calls", len(serial))))
+        # An input and its copies serve its calls by turns.
+        of_input = {place: itertools.cycle(arguments[at :: len(chosen)]) for at, place in enumerate(chosen)}
+        return [next(of_input[place]) for place in self._places]
 
     def _make_fresh(self):
         """Replace the arguments by new ones, if calls change them."""
         if self._source is not None:
-            for place in range(len(self.arguments)):
-                self.arguments[place] = self._source.arguments(self.task, self._function, place)
+            for at in range(len(self.arguments)):
+                self.arguments[at] = self._source.arguments(self.task, self._function, self._places[at])
 
     def open(self):
         metrics = super().open()
