@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from headway_agent import proc
 from headway_agent.strangers import repeated, timed
-from test_advice import FUNCTION
+from test_advice import FUNCTION, contender, verdict
 
 from headway.advice import course
 from headway.cli.advise_view import _call
@@ -66,6 +66,26 @@ def test_the_second_call_tells_a_cache_from_first_calls_with_other_inputs() -> N
     kept = replace(FUNCTION, first_s=0.2, own_s=0.02, call_s=1e-6, second_s=2e-6)
     assert kept.later_s == pytest.approx(1e-5)
     assert replace(kept, second_s=0.2).later_s == pytest.approx(0.02)
+
+
+def test_a_first_input_that_is_larger_than_the_others_is_no_miss_of_a_cache() -> None:
+    """The second call with it takes as long as the first: nothing has been kept, whatever the mean of all inputs is."""
+    counts = replace(
+        FUNCTION,
+        inputs=61,
+        first_s=0.016,
+        second_s=0.015,
+        own_s=3e-4,
+        call_s=3e-4,
+        effects=(("globals", "app.CALLS is bound anew"),),
+    )
+    home: Any = SimpleNamespace(lost=(), place=SimpleNamespace(switched_by=""))
+    home.place.interpreter = SimpleNamespace(free_threaded=False)
+    assert not [line for line in verdict(contender("serial", 1), function=counts).lines if "cache" in line]
+    assert course._notes(home, counts) == []
+
+    kept = replace(counts, second_s=2e-6)
+    assert [line for line in verdict(contender("serial", 1), function=kept).lines if "cache" in line]
 
 
 def test_the_account_of_the_waits_began_before_the_call() -> None:

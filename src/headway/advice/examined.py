@@ -155,8 +155,11 @@ class Function:
     def later_s(self) -> float:
         """The time of a later call, to compare with that of the first one: without waits for a core.
 
-        The first calls with the other inputs may be long, too: the second call has the same arguments as the first one.
+        The first calls with the other inputs may be long, too, and their inputs may be smaller than the first one: only the
+        second call has the same arguments as the first.
         """
+        if self.inputs > 1 and _SHORT_S < self.second_s < math.inf:
+            return self.second_s
         later_s = self.own_s if _SHORT_S <= self.own_s < math.inf else min(self.own_s, self.call_s)
         return min(later_s, max(self.second_s, _SHORT_S))
 
