@@ -4,6 +4,7 @@ import json
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from headway_agent.strangers import target as agents
 from test_advice_code import function_of
 
 from headway.advice.code import code_for, guard_for
+from headway.advice.models import POOLS
 from headway.advice.target import parse_target, with_inputs, with_json
 
 LIBRARY = """
@@ -147,3 +149,33 @@ def test_the_code_says_what_changes_do_not_come_back(library, kind, model, note)
     assert ("never sees" in code) is bool(note)
     assert f"    # {note}\n" in code or not note
     assert "never sees" not in code_for(target, function_of(kind), model, 2)
+
+
+def test_code_for_a_file_of_another_folder_says_what_its_import_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measurements had the file's folder, and that of the inputs, on their import path: the user's program may not."""
+    for name in "src", "the tests":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name[:3]}_app.py").write_text("def work(n): return n\ndef given(): return [1]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    needed = "# with src on the import path: PYTHONPATH=src, or the project installed\n"
+
+    def written(inputs: str) -> list[str]:
+        target = with_inputs(parse_target("src/src_app.py:work"), inputs)
+        code = [
+            code_for(target, function_of(kind), model, 2) for kind in ("plain", "async") for model in ("serial", *POOLS)
+        ]
+        return [*code, guard_for(target, function_of("plain"), "threads", 2, 1.5)]
+
+    assert all(f"{needed}from src_app import work" in one for one in written(":given"))
+    both = "# with src and the tests on the import path: PYTHONPATH='src:the tests', or the project installed\n"
+    assert all(f"{both}from src_app import work" in one for one in written("the tests/the_app.py:given"))
+
+    monkeypatch.setenv("PYTHONPATH", "src")
+    assert not any("import path" in one for one in written(":given"))
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.chdir(tmp_path / "src")
+    here = with_inputs(parse_target("src_app.py:work"), ":given")
+    assert "import path" not in code_for(here, function_of("plain"), "serial", 2)

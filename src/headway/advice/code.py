@@ -2,6 +2,8 @@
 
 import keyword
 import math
+import os
+import shlex
 import textwrap
 from typing import Any
 
@@ -10,6 +12,7 @@ from headway.advice.models import POOLS, SHORT
 from headway.advice.shared import lost_changes
 from headway.advice.target import MOST_INPUTS, Target
 from headway.lab import stats
+from headway.printable import printable
 from headway.report.figures import number, seconds
 
 __all__ = ["code_for", "guard_for", "required_of", "undecided", "unguarded"]
@@ -88,11 +91,22 @@ def _is_endless(function: Function) -> bool:
 def _imports(target: Target, function: Function) -> str:
     """Return lines that import the function, its inputs, and what the lines that define these need."""
     importing, _ = _imported(target)
+    note = _import_path(target)
     if target.inputs["kind"] != "named":
-        return _libraries(importing) + importing
+        return _libraries(importing) + note + importing
     where, _ = _imported_inputs(target)
     libraries = _libraries(importing, where, functools=function.by_name, itertools=_is_endless(function))
-    return f"{libraries}{importing}" + (f"\n{where}" if where != importing else "")
+    return f"{libraries}{note}{importing}" + (f"\n{where}" if where != importing else "")
+
+
+def _import_path(target: Target) -> str:
+    """Return a comment for above the imports if they work only with further folders on the import path, else ""."""
+    folders = target.unreached
+    if not folders:
+        return ""
+    value = shlex.quote(os.pathsep.join(folders))
+    said = f"with {' and '.join(folders)} on the import path: PYTHONPATH={value}, or the project installed"
+    return f"# {printable(said)}\n"
 
 
 def _libraries(*lines: str, **needed: bool) -> str:
@@ -357,7 +371,7 @@ def guard_for(target: Target, function: Function, model: str, workers: int, leas
         pickle=copied,
     )
     return (
-        f"{libraries}{imported}\n{importing}\n\n"
+        f"{libraries}{_import_path(target)}{imported}\n{importing}\n\n"
         f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
         f'    """As measured: {workers} {SHORT[model]}."""\n'
         f"    result = headway({measured})\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from headway.errors import UsageError
+from headway.host.packages import in_packages
 
 __all__ = [
     "DEFINED_NAMES",
@@ -58,6 +59,7 @@ class Target:
         cwd: The folder in which it runs: the user's own.
         inputs: Its inputs, in the form of the agent's `strangers.target`.
         also: Further folders for the import path: the user's PYTHONPATH, and those of the inputs.
+        there: Those of them that are on the user's own import path: the folders of PYTHONPATH.
     """
 
     words: str
@@ -67,11 +69,20 @@ class Target:
     cwd: Path
     inputs: Mapping[str, Any]
     also: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The folders that are put before the interpreter's own import path."""
         return tuple(dict.fromkeys((str(self.folder), *self.also)))
+
+    @property
+    def unreached(self) -> tuple[str, ...]:
+        """The folders of `paths` from which a program that the user starts here does not import; relative ones where possible."""
+        reached = {self.cwd.resolve(), *(Path(one).resolve() for one in self.there)}
+        folders = (Path(one) for one in self.paths)
+        found = [one for one in folders if one.resolve() not in reached and not in_packages(one)]
+        return tuple(str(one.relative_to(self.cwd) if one.is_relative_to(self.cwd) else one) for one in found)
 
     def job(self) -> dict[str, Any]:
         """Return the function as the `target` of a job for the agent."""
@@ -177,7 +188,9 @@ def parse_target(text: str, *, cwd: Path | None = None) -> Target:
     if not _NAME.fullmatch(name):
         raise UsageError(f"`{name}` is not the name of a function", hint=_HINT)
     own = [str(cwd / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    return Target(text if colon else f"{text}:{name}", module, name, folder, cwd, {"kind": "none"}, tuple(own))
+    return Target(
+        text if colon else f"{text}:{name}", module, name, folder, cwd, {"kind": "none"}, tuple(own), tuple(own)
+    )
 
 
 def with_inputs(target: Target, text: str) -> Target:
