@@ -88,6 +88,14 @@ def test_a_first_input_that_is_larger_than_the_others_is_no_miss_of_a_cache() ->
     assert [line for line in verdict(contender("serial", 1), function=kept).lines if "cache" in line]
 
 
+def test_calls_of_a_microsecond_tell_nothing_of_threads_of_their_own() -> None:
+    """The reading of the clocks is in their CPU time and not in their wall time; longer calls tell of several cores."""
+    short, long = timed.Took(6e-7, 1.2e-6, 0.0), timed.Took(0.01, 0.019, 0.0)
+    assert timed.cores([short] * 100) == 1.0
+    assert timed.cores([long, short]) == pytest.approx(1.9, rel=0.01)
+    assert timed.cores([timed.Took(6e-7, 3e-7, 0.0)]) == pytest.approx(0.5)
+
+
 def test_the_account_of_the_waits_began_before_the_call() -> None:
     """A short call before which the thread waited for a core took the time of its cores."""
     assert timed.Took(1e-6, 8e-7, 0.005).own_s >= 8e-7 / (timed.os.cpu_count() or 1)

@@ -11,7 +11,7 @@ from .. import proc
 from . import calls
 from .failed import FailedError, said, where_of
 from .supply import dumped
-from .timed import Clock, computing
+from .timed import Clock, computing, cores
 
 __all__ = ["again", "next_of", "pickle_of", "timed_call"]
 
@@ -91,15 +91,14 @@ def again(talk, effects, task, supply, first_result, watch):
     returns_nothing = returns_nothing and nothing
     if supply.changes:
         seen.append(["arguments", "changes its arguments: each sample has new ones"])
-    wall_s = sum(one.wall_s for one in times)
-    mean_s = wall_s / len(times)
+    mean_s = sum(one.wall_s for one in times) / len(times)
     talk.give(
         "again",
         mean_s=mean_s,
         second_s=second.own_s,
         own_s=sum(one.own_s for one in times) / len(times),
         cpu_share=computing(times),
-        cores=sum(one.cpu_s for one in times) / max(wall_s, 1e-9),
+        cores=cores(times),
         result_bytes=size,
         peak_bytes=peak_bytes,
         result_pickle_s=pickle_s,

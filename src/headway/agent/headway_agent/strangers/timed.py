@@ -9,7 +9,10 @@ from collections import namedtuple
 
 from .. import proc
 
-__all__ = ["Clock", "Took", "computing"]
+__all__ = ["Clock", "Took", "computing", "cores"]
+
+_TOLD_S = 1e-4
+"""The least time of a call that tells of several cores: reading the clocks takes a microsecond, of which CPU time has more."""
 
 
 class Took(namedtuple("Took", ("wall_s", "cpu_s", "queued_s"))):
@@ -41,3 +44,10 @@ class Clock:
 def computing(times):
     """Return the share of the calls' own time in which the process computes."""
     return min(1.0, sum(one.cpu_s for one in times) / sum(one.own_s for one in times))
+
+
+def cores(times):
+    """Return the number of cores that the calls keep busy; no more than 1 if they are too short to tell of several."""
+    wall_s = max(sum(one.wall_s for one in times), 1e-9)
+    busy = sum(one.cpu_s for one in times) / wall_s
+    return busy if wall_s / len(times) >= _TOLD_S else min(1.0, busy)
