@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 from test_advice import FUNCTION, contender, verdict
 
+from headway.advice import measured
 from headway.advice.course import _failed_alone, _limit_s
 from headway.advice.examined import Lock
+from headway.advice.models import Sizes
+from headway.advice.racing import METRIC
 from headway.advice.shared import compared
+from headway.advice.values import Contender
 from headway.advice.verdict import decide
+from headway.lab.design import Cell, Variant
+from headway.lab.kept.headers import StoredLaunch
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import CellResult
 from headway.lab.stats import Interval
 
 MOVES = replace(FUNCTION, cpu_share=0.02, effects=(("working directory", "changes it"), ("network", "connects to x")))
@@ -103,6 +111,35 @@ def test_models_that_failed_are_not_called_slower() -> None:
     assert (found.outcome, found.model) == ("no difference", "serial")
     assert found.sentence == "serial calls: no model that ran is faster here, and others failed"
     assert decide([contender("serial", 1)], [], {}, FUNCTION, None, [], [], "3.13").outcome == "no difference"
+
+
+def launched(model: str, launch: Launch) -> CellResult:
+    cell = Cell("advise", Variant(series=model, workload="x", model=model), "free", "3.13", "advise")
+    return CellResult(cell, (StoredLaunch(cell.key, 0, launch),))
+
+
+def test_a_model_whose_launches_took_far_too_long_has_not_failed() -> None:
+    """Serial calls needed a small part of the time after which its launches were killed: it is no faster, for certain."""
+
+    def killed(serial_s: float, calls: int = 10) -> Contender:
+        return measured.contender(
+            launched("processes-forkserver", Launch(reason="killed after its limit of 8 s", wall_s=8.0)),
+            launched("serial", Launch(status="ok", samples={METRIC: [0.01]}, wall_s=serial_s)),
+            Sizes(10, {"serial": 10, "processes-forkserver": calls}, {"processes-forkserver": 2}, 3, 1, True, 1.0),
+            "3.13",
+        )
+
+    slow = killed(0.9)
+    found = decide([contender("serial", 1), slow], [], {}, FUNCTION, None, [], [], "3.13")
+    assert (found.outcome, found.sentence) == ("no difference", "serial calls: no model is faster here")
+    assert found.lines[0] == (
+        "2 processes: far slower, or hanging: killed after its limit of 8 s, where serial calls took 900 ms"
+    )
+    # A limit that was near, or that had to do for many more calls, tells nothing.
+    for open_still in killed(4.0), killed(0.9, calls=100):
+        found = decide([contender("serial", 1), open_still], [], {}, FUNCTION, None, [], [], "3.13")
+        assert found.outcome == "others failed"
+        assert found.lines[0] == "2 processes failed: killed after its limit of 8 s"
 
 
 LOCK = Lock("LOCK", "/home/me/app.py:17", 0.99)

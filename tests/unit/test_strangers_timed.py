@@ -122,6 +122,16 @@ def test_a_call_that_mostly_waits_for_a_core_is_told_with_its_own_time() -> None
     assert _call(replace(FUNCTION, own_s=0.009)) == _call(FUNCTION) == "a call takes 10 ms, 100% of it computing"
 
 
+def test_calls_that_take_long_beside_the_results_of_others_are_told_with_these() -> None:
+    """To make half a megabyte takes 11 us, and several hundred us where 500 such results are kept."""
+    huge = replace(FUNCTION, call_s=6e-4, own_s=1.1e-5, result_bytes=500_000)
+    assert _call(huge, 500).startswith(
+        "a call takes 600 us in the table, with 500 results kept at a time (238 MiB); earlier calls took 11 us each"
+    )
+    assert "kept" not in _call(huge, 100)
+    assert "kept" not in _call(replace(huge, own_s=3e-4), 500)
+
+
 def test_the_remark_on_a_busy_machine_names_the_waits_in_the_times() -> None:
     """A reader of the table is told why its times may be several times those of a calm machine."""
     session: Any = SimpleNamespace(load=30.1, machine=SimpleNamespace(cores=[0, 1]))

@@ -8,8 +8,13 @@ from headway.advice.models import Sizes, words
 from headway.advice.racing import METRIC
 from headway.advice.values import Contender
 from headway.lab.kept.results import CellResult
+from headway.lab.launching.launch import OVER_LIMIT
+from headway.report.figures import seconds
 
 __all__ = ["contender", "level"]
+
+_FAR = 4.0
+"""A launch that was killed after this many times the time of serial calls tells that the model is no faster."""
 
 
 def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -> Contender:
@@ -26,6 +31,9 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
         )
 
     failed = next((one.launch.reason for one in result.launches if one.launch.status != "ok"), "")
+    too_long = not result.ok and _takes_too_long(result, serial, sizes)
+    if too_long:
+        failed += f", where serial calls took {seconds(_longest_s(serial))}"
     return Contender(
         interpreter=name,
         model=cell.series,
@@ -40,7 +48,20 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
         failures=len(result.launches) - len(result.ok),
         failed=failed,
         calls=sizes.calls[cell.series],
+        too_long=too_long,
     )
+
+
+def _longest_s(result: CellResult) -> float:
+    return max(one.launch.wall_s for one in result.ok)
+
+
+def _takes_too_long(result: CellResult, serial: CellResult, sizes: Sizes) -> bool:
+    """Tell whether all launches were killed after far more time than as many serial calls take."""
+    if not serial.ok or not all(one.launch.reason.startswith(OVER_LIMIT) for one in result.launches):
+        return False
+    shared = min(1.0, sizes.tasks / sizes.calls[result.cell.series])
+    return shared * min(one.launch.wall_s for one in result.launches) >= _FAR * _longest_s(serial)
 
 
 def _start_s(result: CellResult, serial: CellResult) -> float:

@@ -52,6 +52,7 @@ class Contender:
         failures: The number of its launches that failed.
         failed: The reason of the first failure; "" if none failed.
         calls: The number of calls in a sample; a launch makes fewer if they turn out to run one after the other.
+        too_long: No launch ended in several times the time that serial calls take: it is far slower, or it hangs.
     """
 
     interpreter: str
@@ -67,6 +68,7 @@ class Contender:
     failures: int = 0
     failed: str = ""
     calls: int = 0
+    too_long: bool = False
 
 
 @final

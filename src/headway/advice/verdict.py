@@ -152,7 +152,7 @@ def decide(
         for one in unfit
         if one.speed_up
     ]
-    lines += [f"{one.words} failed: {one.failed}" for one in failed]
+    lines += [f"{one.words}{': far slower, or hanging' * one.too_long or ' failed'}: {one.failed}" for one in failed]
     lines += _elsewhere([one for one in elsewhere if one.model not in without], home[0], best)
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
@@ -203,7 +203,7 @@ def _without_gain(
     if doubtful and doubtful[0].speed_up is not None:
         sentence = f"{_doubt(doubtful[0], doubtful[0].speed_up)}; {_MORE} would decide"
         return _Conclusion("unsure", best, doubtful[0], sentence)
-    outcome, sentence = _no_gain(home, [one for one in home if one.call_s is None])
+    outcome, sentence = _no_gain(home, [one for one in home if one.call_s is None and not one.too_long])
     if any(_keeps_results(function, kind) for kind in ("cache", "helper's cache")):
         times = function.first_s / function.later_s
         sentence += f", where a cache answers: the first call took {times:,.0f} times as long"

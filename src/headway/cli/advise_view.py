@@ -24,6 +24,8 @@ _A_PART = 0.01
 """From this share of the time on, it is told that some of it is in no row."""
 _MUCH_LESS = 0.8
 """Below this part of a call's time in the table, the time of the earlier calls without waits for a core is shown, too."""
+_MANY_BYTES, _SEVERAL = 64 << 20, 3
+"""From this size of all results on, they may be why calls in the table take this many times as long as the earlier ones."""
 _A_NAME = 1_000
 """The most bytes of a pickle that has little more than a function's name."""
 
@@ -85,7 +87,8 @@ def _contenders(advice: Advice) -> Table:
 
 def _row(one: Contender) -> list[str]:
     if one.call_s is None:
-        return [one.interpreter, one.words, "failed", printable(one.failed), "", "", "", "", ""]
+        why = "too long" if one.too_long else "failed"
+        return [one.interpreter, one.words, why, printable(one.failed), "", "", "", "", ""]
     return [
         one.interpreter,
         one.words,
@@ -128,13 +131,19 @@ def _pickles(function: Function) -> str:
     return f"{said}; {_own(function)}pickling and unpickling take {seconds(function.pickle_s)}"
 
 
-def _call(function: Function) -> str:
-    """Return what a call takes, and what it takes without waits for a core if that is much less."""
+def _call(function: Function, tasks: int = 1) -> str:
+    """Return what a call takes, and what it takes without waits for a core if that is much less.
+
+    The results of a sample, which has `tasks` serial calls, exist at the same time: new memory may take longer than the call.
+    """
     computes = f"{function.cpu_share:.0%} of it computing"
     if function.own_s >= _MUCH_LESS * function.call_s:
         return f"a call takes {seconds(function.call_s)}, {computes}"
     own = f"earlier calls took {seconds(function.own_s)} each without waits for a core, {computes}"
-    return f"a call takes {seconds(function.call_s)} in the table; {own}"
+    kept = ""
+    if tasks * function.result_bytes >= _MANY_BYTES and function.own_s * _SEVERAL <= function.call_s:
+        kept = f", with {tasks:,} results kept at a time ({amount(tasks * function.result_bytes, 'bytes')})"
+    return f"a call takes {seconds(function.call_s)} in the table{kept}; {own}"
 
 
 def _from_where(holds: Holds) -> str:
@@ -187,7 +196,7 @@ def _break_even(one: BreakEven) -> str:
 def _reasons(advice: Advice) -> Iterator[RenderableType]:
     function, holds = advice.function, advice.holds
     yield bold("Reasons")
-    yield Text(f"  {_call(function)}; {_pickles(function)}")
+    yield Text(f"  {_call(function, advice.tasks)}; {_pickles(function)}")
     if holds is None:
         yield Text(f"  {printable(advice.holds_why)}")
     else:
