@@ -1,10 +1,15 @@
-"""The analyses of recordings, each of them in a process of its own: how they are started, and what they have found."""
+"""The analyses of recordings, each of them in a process of its own: how they are started, and what they have found.
+
+All workers of a service may stall at once, as behind one slow database. Their recordings are written at once, as their
+rings would be overwritten soon, and wait on the disk: analyses of all of them together would take the service's memory.
+"""
 
 import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, final
@@ -13,21 +18,26 @@ from headway.live.kept import partial_of
 from headway.live.ours import command_of
 from headway.live.watched import Watched
 
-__all__ = ["Report", "start_analysis"]
+__all__ = ["Report", "next_to_begin", "start_analysis"]
 
 _NICER: Final = 10
 """Beside a service that needs its core, an analysis takes a tenth of the core."""
 _MOST_S: Final = 300
 """The time that an analysis may take. The watcher outlives all that it watches by no more than the last analyses."""
+_AT_ONCE: Final = 2
+"""The largest number of analyses at a time; each takes some 20 MB."""
+_KILLED_FIRST: Final = b"1000"
+"""The oom_score_adj of an analysis: where memory ends, the kernel kills it and not the service."""
 
 
 @final
 @dataclass
 class Report:
-    """A process that analyses a recording."""
+    """A recording, and the process that analyses it, or will do so."""
 
-    process: subprocess.Popen[bytes]
-    output: IO[bytes]
+    process: subprocess.Popen[bytes] | None
+    """None: it has not begun."""
+    output: IO[bytes] | None
     """A file in memory that the process writes its results to."""
     watched: Watched
     path: Path
@@ -35,13 +45,37 @@ class Report:
     is_in_memory: bool = False
     """Whether the recording is no file, as there was no room for one."""
     began_ns: int = 0
+    """When the process began."""
     is_second: bool = False
     """Whether its reason may be an analysis: see live.allowance."""
     is_killed: bool = False
     """Whether it took too long."""
+    file: int = -1
+    """The recording's descriptor, until the process has it."""
+    told: bytes = b""
+    """What the process is told of the recording."""
+    before_ns: int = 0
+    """When the report before this one began, of the same watched process."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it, or for the next recording of the same watched process."""
+        return self.asked or self.watched.asked
+
+    def begin(self, now_ns: int) -> None:
+        """Start the process; the recording's descriptor is closed.
+
+        Raises:
+            OSError: That is not possible.
+        """
+        with open(self.file, "rb") as file:
+            self.process, self.output = start_analysis(self.path, file.fileno(), self.told)
+        self.began_ns = now_ns
 
     def has_ended(self, now_ns: int) -> bool:
         """Return whether the process has ended; kill it if it takes too long."""
+        if self.process is None:
+            return False
         if self.process.poll() is not None:
             return True
         if now_ns - self.began_ns > _MOST_S * 1_000_000_000 and not self.is_killed:
@@ -56,6 +90,7 @@ class Report:
 
     def result(self) -> dict[str, Any] | None:
         """Return what the process, which has ended, has found; None: it has failed."""
+        assert self.output is not None
         with self.output as file:
             file.seek(0)
             text = file.read()
@@ -73,13 +108,21 @@ class Report:
         return self.path.exists()  # the analysis may have failed after it had named the recording
 
 
-def start_analysis(path: Path, file: int, told: dict[str, Any]) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+def next_to_begin(reports: Sequence[Report]) -> Report | None:
+    """Return the report whose analysis is to begin now: one that somebody waits for, or the oldest; None: none may begin."""
+    queued = [one for one in reports if one.process is None]
+    if len(reports) - len(queued) >= _AT_ONCE:
+        return None
+    return min(queued, key=lambda one: not one.is_wanted, default=None)
+
+
+def start_analysis(path: Path, file: int, told: bytes) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """Start the process that analyses a recording (headway.live.stalled); return it, and the file of its results.
 
     Args:
         path: The name that the recording gets when it is complete.
         file: The descriptor of the recording.
-        told: What the process is told of the recording.
+        told: What the process is told of the recording, as JSON.
 
     Raises:
         OSError: There is no room for the words, or for a process.
@@ -87,7 +130,7 @@ def start_analysis(path: Path, file: int, told: dict[str, Any]) -> tuple[subproc
     with contextlib.ExitStack() as opened:
         # Files, as nobody waits at a file: a pipe takes 64 KiB, and the rest only as the other process reads.
         asking, output = (opened.enter_context(_in_memory(name)) for name in ("asking", "found"))
-        asking.write(json.dumps(told).encode())
+        asking.write(told)
         asking.seek(0)
         process = subprocess.Popen(
             command_of(sys.executable, "headway.live.stalled", str(partial_of(path))),
@@ -99,6 +142,8 @@ def start_analysis(path: Path, file: int, told: dict[str, Any]) -> tuple[subproc
         opened.pop_all()
         asking.close()
     # Its imports take longer than its work, so it does not do this itself.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.pid}/oom_score_adj").write_bytes(_KILLED_FIRST)
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
             os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))

@@ -25,7 +25,7 @@ from headway.live.left import Left
 from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.outlived import Outlived, let_go_of_stderr
-from headway.live.reports import Report, start_analysis
+from headway.live.reports import Report, next_to_begin
 from headway.live.ring import Ring
 from headway.live.said import Said
 from headway.live.stall_log import Gaps
@@ -204,6 +204,7 @@ class Watcher:
         self._tell_of_none(now_ns, asked=asked and not is_watching)
         self._collect()
         self._gaps.write_again(now_ns)
+        self._begin_analyses(time.monotonic_ns())
 
     def _mark_untold(self) -> bool:
         """Mark the folder if stalls of ended processes are to be told, or unmark it; return whether that is done."""
@@ -297,7 +298,7 @@ class Watcher:
             self._report(one, now_ns)
 
     def _report(self, one: Watched, now_ns: int) -> None:
-        """Write a recording, and start the process that analyses it."""
+        """Write a recording, which is analysed as soon as few enough others are."""
         one.not_before_ns = now_ns + one.pause_ns
         reported_ns, one.reported_ns = one.reported_ns, now_ns
         one.is_told = one.open_ns > 0
@@ -326,21 +327,34 @@ class Watcher:
         }
         try:
             file, is_in_memory = self._save(one, path)
-            with open(file, "rb"):
-                told["in_memory"] = file if is_in_memory else -1
-                process, output = start_analysis(path, file, told)
         except OSError as error:
-            self._say_unwritten(error)
-            with contextlib.suppress(OSError):
-                partial_of(path).unlink()
-            if one.ring.gone:  # this was its last report
-                self._gaps.note(self._unwritten)
-            # There may be room later, while the ring still has the stall.
-            one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
+            self._put_off(one, path, error, reported_ns, now_ns)
             return
-        is_second = bool(reasons) and self._allowance.is_beside(seen_ns)
-        self._reports.append(Report(process, output, one, path, asked, is_in_memory, now_ns, is_second))
-        self._allowance.begin(now_ns)
+        words = json.dumps(told | {"in_memory": file if is_in_memory else -1}).encode()
+        report = Report(None, None, one, path, asked, is_in_memory, file=file, told=words, before_ns=reported_ns)
+        report.is_second = bool(reasons) and self._allowance.is_beside(seen_ns)
+        self._reports.append(report)
+        self._begin_analyses(now_ns)
+
+    def _begin_analyses(self, now_ns: int) -> None:
+        """Begin to analyse recordings: a few at a time, as an analysis takes memory of the service's container."""
+        while (report := next_to_begin(self._reports)) is not None:
+            try:
+                report.begin(now_ns)
+            except OSError as error:
+                self._reports.remove(report)
+                self._put_off(report.watched, report.path, error, report.before_ns, now_ns)
+            else:
+                self._allowance.begin(now_ns)
+
+    def _put_off(self, one: Watched, path: Path, error: OSError, reported_ns: int, now_ns: int) -> None:
+        """Leave a report to a later time, when there may be room, as long as the ring still has the stall."""
+        self._say_unwritten(error)
+        with contextlib.suppress(OSError):
+            partial_of(path).unlink()
+        if one.ring.gone:  # this was its last report
+            self._gaps.note(self._unwritten)
+        one.reported_ns, one.over_ns, one.is_told = reported_ns, now_ns, False
 
     def _save(self, one: Watched, path: Path) -> tuple[int, bool]:
         """Write a recording to its file, or to memory if there is no room: the cause of a stall is told in any case.
