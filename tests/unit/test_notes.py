@@ -41,6 +41,7 @@ def evidence(samples=3, depth=5):
         longest_away=tuple(Away(1 + n, 1000 + n, 0, tuple(frames[: 1 + n % depth])) for n in range(samples)),
         stopped=tuple(Stopped(1000 + n, 1001 + n, 1002 + n, 1003 + n) for n in range(samples)),
         watched=samples > 0,
+        clock=(5000, 1000) if samples else None,
     )
 
 
@@ -99,6 +100,8 @@ def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
         b'{"laps": [[1, 2]]}',
         b'{"laps": [[1, 2, 0, 1, 5, "a", 7]]}',
         b'{"away": [[1, 2, 0, [0]]]}',
+        b'{"clock": [1]}',
+        b'{"clock": [-1, 2]}',
         b"[" * 100000,
     ],
 )

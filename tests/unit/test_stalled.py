@@ -1,5 +1,6 @@
 """The process that analyses a recording, where the disk has no room for the recording or for the log."""
 
+import datetime as dt
 import errno
 import io
 import json
@@ -15,18 +16,20 @@ from headway.live import stalled
 from headway.live.kept import partial_of, save_to_memory
 from headway.traces import writer
 
+S = 1000 * MS
+
 
 @pytest.fixture
 def analyse(tmp_path, monkeypatch):
     """Return a function that analyses a recording in memory, of a thread that waited for 300 ms; the log is app's."""
     (tmp_path / "stalls").mkdir()
 
-    def run(**process):
+    def run(*, clock=None, **process):
         script = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302)
         data = writer.write(script.trace(400, "waits", "holds", **process), tmp_path / "whole.hwt").read_bytes()
         file = save_to_memory(lambda file: os.write(file, data) and None)
         told = {
-            "evidence": {},
+            "evidence": {"clock": clock} if clock else {},
             "told": {},
             "parts": {},
             "gone_ns": 0,
@@ -57,6 +60,17 @@ def test_a_recording_in_memory_is_told_and_leaves_no_file(analyse, tmp_path, cap
     assert "waits waited" in output.err
     assert output.err.endswith(" [no recording]\n")
     assert len(json.loads(output.out)["stalls"]) == 1
+
+
+@pytest.mark.parametrize("is_set", [False, True])
+def test_a_stall_has_the_time_of_the_clock_as_it_is_now(analyse, tmp_path, is_set):
+    """The clock may have been set since the recording began, or the machine suspended: for months all times were wrong."""
+    began = dt.datetime(2026, 11, 28, 12, tzinfo=dt.UTC)
+    later_ns, start_ns = round(began.timestamp()) * S + 7 * S, Script().trace(1, "waits").start_ns
+    assert analyse(clock=[later_ns, start_ns + 7 * S] if is_set else None, start_realtime_ns=S) == 0
+
+    row = json.loads((tmp_path / "stalls" / "app.stalls.jsonl").read_text())
+    assert row["began"] == (began.isoformat(timespec="microseconds") if is_set else "1970-01-01T00:00:01.000000+00:00")
 
 
 @pytest.mark.parametrize(

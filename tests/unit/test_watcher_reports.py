@@ -103,6 +103,24 @@ def test_results_of_any_size_come_from_an_analysis(watcher, tmp_path, monkeypatc
     assert len(watcher.log.read_text().splitlines()) == len(one.told.lengths_ns) == len(found["told"])
 
 
+def test_an_analysis_is_told_how_the_clock_stands(watcher, monkeypatch):
+    """The begin of the recording tells that no more once the clock has been set, or the machine suspended."""
+    told = []
+
+    def start(_path, _file, words):
+        told.append(json.loads(words))
+        raise BlockingIOError
+
+    monkeypatch.setattr(reports, "start_analysis", start)
+    monkeypatch.setattr(time, "time_ns", lambda: 77_000_000_000)
+    before_ns = time.monotonic_ns()
+    watcher._report(watched(b"it"), before_ns)
+
+    realtime_ns, time_ns = told[0]["evidence"]["clock"]
+    assert realtime_ns == 77_000_000_000
+    assert before_ns <= time_ns <= time.monotonic_ns()
+
+
 def test_a_watcher_ends_although_an_analysis_does_not(watcher, tmp_path, ended, monkeypatch):
     """The analysis is killed after its time, and the stall is told without a cause; its recording is kept."""
     program = tmp_path / "python"

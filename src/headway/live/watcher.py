@@ -314,7 +314,8 @@ class Watcher:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
         path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
         told = {
-            "evidence": one.ring.evidence(now_ns, min(one.told.oldest_ns or now_ns, seen_ns - _EVIDENCE_NS)),
+            "evidence": one.ring.evidence(now_ns, min(one.told.oldest_ns or now_ns, seen_ns - _EVIDENCE_NS))
+            | {"clock": [time.time_ns(), time.monotonic_ns()]},
             "limits": self._options.limits._asdict(),
             "told": one.told.lengths_ns,
             "parts": one.told.parts,

@@ -190,6 +190,10 @@ class Evidence:
     """The native ids of the threads of Python that were there when the recording began, but for the one that began it."""
     watched: bool = False
     """The recording is one that `headway watch` wrote."""
+    clock: tuple[int, int] | None = None
+    """CLOCK_REALTIME and CLOCK_MONOTONIC at one moment near the recording's end; None: that is not known.
+
+    A process may run for months: the clock may have been set since it began, and the machine may have been suspended."""
 
     def was_asleep(self, tid: int, since_ns: int, until_ns: int) -> bool:
         """Tell whether a thread was seen asleep in a futex within a time."""

@@ -12,6 +12,7 @@ have any length that fits in a chunk:
     {"stopped": [[running_ns, since_ns, until_ns, runs_ns], ...]}
     {"unreleased": [[address of the GIL, tid, name, to_the_end], ...]}
     {"watched": true}
+    {"clock": [realtime_ns, time_ns]}
     {"there": [tid, ...]}
 
 `samples` and `away` refer to frames by their index in the list, the innermost first. `standing` is written by the process itself
@@ -68,6 +69,7 @@ def append_notes(file: int, evidence: Evidence) -> None:
         *_rows("stopped", [[one.running_ns, one.since_ns, one.until_ns, one.runs_ns] for one in evidence.stopped]),
         *_rows("unreleased", [list(dataclasses.astuple(one)) for one in evidence.unreleased]),
         *([b'{"watched":true}'] if evidence.watched else []),
+        *([json.dumps({"clock": evidence.clock}).encode()] if evidence.clock else []),
     ]
     if not notes:
         return
@@ -148,6 +150,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
     unreleased: list[Unreleased] = []
     there: list[int] = []
     watched = False
+    clock: tuple[int, int] | None = None
     damaged = 0
     for text in notes:
         try:
@@ -178,6 +181,9 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             ]
             there += map(_number, note.get("there", []))
             watched = watched or note.get("watched") is True
+            if "clock" in note:
+                realtime_ns, time_ns = note["clock"]
+                clock = _number(realtime_ns), _number(time_ns)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             damaged += len(text)
     return (
@@ -192,6 +198,7 @@ def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
             unreleased=tuple(unreleased),
             there=tuple(sorted(there)),
             watched=watched or bool(core_times),  # recordings of earlier versions do not say it
+            clock=clock,
         ),
         damaged,
     )

@@ -363,7 +363,8 @@ def _frame(frame: Frame | None) -> dict[str, Any] | None:
 
 def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
     """Return a stall as JSON. Times are in seconds, and `began` is ISO 8601 in UTC."""
-    began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
+    realtime_ns, time_ns = trace.evidence.clock or (trace.process.start_realtime_ns, trace.start_ns)
+    began_ns = realtime_ns + stall.since_ns - time_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
     top = next((part for part in stall.parts if part.cause is stall.cause), None)
     watched, changed = trace.evidence.watched, _edited(trace, stall)
