@@ -223,6 +223,35 @@ def test_watchers_of_one_folder_keep_recordings_together(make, tmp_path):
     assert {one.name for one in tmp_path.iterdir()} == {*names[-2:], new.name}
 
 
+def _recorded(tmp_path, time_of_day, pid=7):
+    path = tmp_path / f"it-20260101T{time_of_day}.000Z-{pid}.hwt"
+    path.touch()
+    return path
+
+
+def test_recordings_of_a_clock_that_was_ahead_go_first(tmp_path, monkeypatch):
+    """Each new recording would be removed at once, as it has the earliest time of all."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1767261600_000_000_000)  # 2026-01-01, 10 o'clock
+    before = [_recorded(tmp_path, time_of_day) for time_of_day in ("090000", "110000", "120000")]
+    written = []
+    for second in range(2):
+        written.append(_recorded(tmp_path, f"09595{second}"))
+        remove_oldest(tmp_path, "it", 3, written)
+
+    assert sorted(tmp_path.iterdir()) == [before[0], *written]
+
+
+def test_a_watcher_knows_the_order_of_its_own_recordings(tmp_path, monkeypatch):
+    """The clock was set back between the second and the third: the last ones are kept, before those of other runs."""
+    monkeypatch.setattr(time, "time_ns", lambda: 1767261600_000_000_000)
+    other = _recorded(tmp_path, "080000", pid=8)
+    written = [_recorded(tmp_path, time_of_day) for time_of_day in ("110000", "113000", "095000", "095500")]
+
+    for keep in (5, 4, 3, 2, 1):
+        remove_oldest(tmp_path, "it", keep, written)
+        assert set(tmp_path.iterdir()) == set([other, *written][-keep:])
+
+
 def test_the_time_of_a_stall_counts_for_each_of_its_causes(make, tmp_path):
     """The counters have a stall once, under its main cause, and the time of its parts under theirs, as the tables have it."""
     watcher = make()

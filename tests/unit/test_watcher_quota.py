@@ -35,9 +35,7 @@ class Service:
         self.is_late = False
         self.wanted_ns: list[int] = []
         monkeypatch.setattr(time, "monotonic_ns", lambda: self.now_ns)
-        gmtime = time.gmtime  # recordings have the time in their names
-        monkeypatch.setattr(time, "gmtime", lambda: gmtime(self.now_ns // S))
-        monkeypatch.setattr(time, "time_ns", lambda: self.now_ns)
+        monkeypatch.setattr(time, "time_ns", lambda: self.now_ns)  # recordings have the time in their names
         monkeypatch.setattr(subprocess, "Popen", self.popen)
         self.watcher = Watcher(Door(), Options(str(tmp_path), "it", 1, Limits(), quiet=True))
         self.watcher._allowance = Allowance(lambda: quota)

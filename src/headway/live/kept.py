@@ -5,16 +5,27 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["partial_of", "remove_oldest", "save_to_file", "save_to_memory"]
+__all__ = ["partial_of", "recording_of", "remove_oldest", "save_to_file", "save_to_memory"]
 
 _ABANDONED_S: Final = 600.0
 """The age of an incomplete recording from which nobody writes it: no analysis takes so long."""
 _YOUNG_S: Final = 10.0
 """The same if nobody holds it; its watcher holds it a moment after it has made the file."""
+
+
+def _stamp() -> str:
+    """Return the present time as names of recordings have it."""
+    now_ns = time.time_ns()
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ns // 1_000_000_000))}.{now_ns // 1_000_000 % 1000:03}Z"
+
+
+def recording_of(folder: Path, name: str, pid: int) -> Path:
+    """Return the name of a recording that is made now."""
+    return folder / f"{name}-{_stamp()}-{pid}.hwt"
 
 
 def partial_of(path: Path) -> Path:
@@ -78,8 +89,11 @@ def _is_abandoned(path: Path) -> bool:
     return True
 
 
-def remove_oldest(folder: Path, name: str, keep: int, written: Iterable[Path]) -> None:
-    """Remove a program's recordings beyond those to be kept, by their names, and those that were never completed.
+def remove_oldest(folder: Path, name: str, keep: int, written: Sequence[Path]) -> None:
+    """Remove a program's recordings beyond those to be kept, and those that were never completed.
+
+    Their names tell which are the oldest. The clock may have been set back: a later time than the present one is that of an
+    earlier run with a wrong clock, and the watcher's own recordings are known in their order.
 
     Those of earlier runs count, so that a service that starts often fills no disk, and so do those of other watchers:
     each worker of a server may have one.
@@ -90,11 +104,28 @@ def remove_oldest(folder: Path, name: str, keep: int, written: Iterable[Path]) -
         keep: The number of recordings to keep.
         written: The watcher's own recordings, oldest first: the folder may be written to, and not be read.
     """
-    pattern = re.compile(rf"{re.escape(name)}-\d{{8}}T\d{{6}}\.\d{{3}}Z-\d+\.hwt(\.partial)?")
+    pattern = re.compile(rf"{re.escape(name)}-(\d{{8}}T\d{{6}}\.\d{{3}}Z)-\d+\.hwt(\.partial)?")
+
+    def stamp_of(path: Path) -> str:
+        found = pattern.fullmatch(path.name)
+        return found[1] if found else ""
+
+    now = before = _stamp()
+    own: dict[Path, tuple[str, int]] = {}
+    for place, path in reversed(list(enumerate(written))):
+        stamp = stamp_of(path)
+        before = min(before, stamp)
+        own[path] = (before if stamp > now else stamp), place
+
+    def age(path: Path) -> tuple[str, int, str]:
+        stamp, place = own.get(path) or (stamp_of(path), -1)
+        return (stamp if stamp <= now else "", place, path.name)
+
     try:
-        found = sorted(one for one in folder.iterdir() if pattern.fullmatch(one.name))
+        found = [one for one in folder.iterdir() if stamp_of(one)]
     except OSError:
         found = list(written)
+    found.sort(key=age)
     complete = [one for one in found if one.suffix == ".hwt"]
     for path in complete[: max(0, len(complete) - keep)]:
         with contextlib.suppress(OSError):

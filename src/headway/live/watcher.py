@@ -20,7 +20,7 @@ from headway.live.allowance import Allowance
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
-from headway.live.kept import partial_of, remove_oldest, save_to_file, save_to_memory
+from headway.live.kept import partial_of, recording_of, remove_oldest, save_to_file, save_to_memory
 from headway.live.left import Left
 from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
@@ -311,8 +311,7 @@ class Watcher:
         # A stall that is over only now may go on in the recording, whose last millisecond is incomplete. It will be
         # reported again.
         one.copy(now_ns, hurry=True)
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
-        path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
+        path = recording_of(self._folder, self._options.name, one.ring.pid)
         told = {
             "evidence": one.ring.evidence(now_ns, min(one.told.oldest_ns or now_ns, seen_ns - _EVIDENCE_NS))
             | {"clock": [time.time_ns(), time.monotonic_ns()]},
