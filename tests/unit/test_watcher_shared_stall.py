@@ -141,6 +141,28 @@ def test_what_somebody_waits_for_is_analysed_first(service):
     assert next(pid for pid, _ in service.begun[MOST:]) == last.ring.pid
 
 
+def test_a_request_to_more_processes_than_are_kept_removes_none_of_its_recordings(service, tmp_path):
+    """Lines on stderr name all of them. A later request to one process keeps as many as the setting says."""
+    watcher = service.watcher
+    watcher._options = watcher._options._replace(keep=2)
+    for one in watcher._rings:
+        one.over_ns = 0
+
+    def ask():
+        watcher.ask()
+        service.step(S)
+        while watcher._reports:
+            for report in watcher._reports:
+                report.path.touch()  # as the analysis names the recording
+            service.running.clear()
+            service.step()
+        return sorted(int(one.stem.rsplit("-", 1)[1]) for one in tmp_path.glob("*.hwt"))
+
+    assert ask() == [one.ring.pid for one in watcher._rings]
+    del watcher._rings[1:]
+    assert len(ask()) == 2
+
+
 def test_the_time_of_an_analysis_counts_from_its_own_start(service):
     """One that has waited for longer than an analysis may take is not killed for that."""
     service.step(S)

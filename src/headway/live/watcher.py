@@ -81,11 +81,13 @@ class Watcher:
         self._gaps = Gaps(self.log)
         self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()
-        self._written = deque[Path](maxlen=options.keep + 1)
+        self._written = deque[Path](maxlen=max(options.keep, _MOST_RINGS) + 1)
         """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, self._unwatched.refused, lambda pid: counts_of(self._rings, pid))
         self._dump, self._asked_ns = False, 0
         """When a recording was last requested."""
+        self._asked_of = 0
+        """Of how many processes: their recordings are kept, however few are to be kept otherwise."""
         self._unanswered_ns = 0
         """When a recording was requested of no process; 0: it was not, or a process has called since then."""
         self._attentive = False
@@ -115,7 +117,8 @@ class Watcher:
         return self._service.now([one.ring for one in list(self._rings)], time.monotonic_ns())
 
     def _remove_oldest(self) -> None:
-        remove_oldest(self._folder, self._options.name, self._options.keep, self._written)
+        keep = max(self._options.keep, self._asked_of)
+        remove_oldest(self._folder, self._options.name, keep, self._written)
 
     def ask(self, *_: object) -> None:
         """Request a recording of each process, as soon as possible."""
@@ -172,6 +175,7 @@ class Watcher:
         self._left.forget(pid)
         # A process that requests a recording as soon as it has called may be heard before it is let in.
         just_asked = self._asked_ns != 0 and time.monotonic_ns() - self._asked_ns < _JUST_ASKED_NS
+        self._asked_of += just_asked
         self._rings.append(Watched(ring, asked=just_asked))
         self._has_watched = True
 
@@ -189,7 +193,8 @@ class Watcher:
         is_watching = bool(self._rings or self._reports)
         now_ns = time.monotonic_ns()
         asked, self._dump = self._dump, False
-        self._asked_ns = now_ns if asked else self._asked_ns
+        if asked:
+            self._asked_ns, self._asked_of = now_ns, len(self._rings)
         for one in list(self._rings):
             one.asked = one.asked or asked
             if one.ring.gone and self._is_told_of(one):
