@@ -57,7 +57,9 @@ def test_tables_hold_the_figures():
 
     assert " ".join(rows["reader [102]"][2:12]) == "400 us 0.4 % 100 ms 100 % 20 -"
     assert " ".join(rows["reader"]) == "reader 100 ms - - 100 ms"
-    assert " ".join(rows["reader behind cruncher"]).startswith("reader behind cruncher 100 ms 20 199/s 5 ms 5 ms 100 %")
+    assert " ".join(rows["reader behind cruncher"]).startswith(
+        "reader behind cruncher 100 ms 20 20 199/s 5 ms 5 ms 100 %"
+    )
 
 
 def test_long_tables_are_cut_unless_all_is_asked_for():

@@ -191,7 +191,8 @@ def convoy_table(
             f"{_several(one.waiter, one.waiters)} behind {_several(one.holder, one.holders)}",
             _time(one.cost_ns),
             _count(one.waits.count),
-            amount(one.waits.count * 1e9 / max(analysis.wall_ns, 1), "per_s"),
+            _count(len(one.behind)),
+            amount(len(one.behind) * 1e9 / max(analysis.wall_ns, 1), "per_s"),
             _time(one.waits.p50_ns),
             _time(one.waits.p99_ns),
             share(one.cost_ns, one.all_waits_ns),
@@ -199,11 +200,12 @@ def convoy_table(
         for one in gil.convoys
         if threads is None or not {*one.waiter_ids, *one.holder_ids}.isdisjoint(threads)
     ]
-    columns = ("convoy", "cost", "waits", "rate", "p50", "p99", "of its waiting")
+    columns = ("convoy", "cost", "waits", "holds", "rate", "p50", "p99", "of its waiting")
     return _table(
         columns,
         rows,
-        "waits of about a switch interval behind CPU-bound threads; cost: their time, less that in which the holder had no core",
+        "waits of about a switch interval behind CPU-bound threads; cost: their time, less that in which the holder had no core;"
+        " holds: those that ended the waits, and their rate",
         every=every,
     )
 

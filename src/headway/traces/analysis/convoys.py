@@ -12,11 +12,13 @@ convoy if all of these hold:
   Otherwise the cause is that call, which no shorter interval helps. A holder that hardly ran in most of its holds slept
   in such a call.
 - The waiter's own holds are short.
+
+A hundred threads that wait during one hold are no pattern: behind several holds, the same threads wait again and again.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
 import numpy as np
@@ -42,7 +44,7 @@ SHORT_HOLD = 0.1
 SLEEPS = 0.1
 """A holder that runs for less than this share of its holds sleeps with the GIL."""
 LEAST = 10
-"""Fewer waits of a thread or pool are not a pattern."""
+"""Fewer waits are not a pattern, nor are the waits of a thread or pool behind fewer holds."""
 
 
 @final
@@ -67,6 +69,7 @@ class Convoy:
         late_ns: The time that the latest tenth of these answers exceeds; 0 if for most it is not known whether the holder
             had a core.
         release_ns: The median of the same times with those in which the holder had no core.
+        behind: The preempted holds that ended these waits, each once, as indices of the GIL's holds.
     """
 
     gil: int
@@ -84,6 +87,7 @@ class Convoy:
     answer_ns: int
     late_ns: int
     release_ns: int
+    behind: NDArray[np.int64] = field(compare=False, repr=False)
 
     @property
     def cost_ns(self) -> int:
@@ -131,15 +135,15 @@ def convoys(
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pair in _pairs(waits.thread[which], holds.thread[release]):
         members[roles[pair.waiter], roles[pair.holder]] += pair.at.tolist()
-    # Count the waits of a waiter over all holders: behind several CPU-bound threads, each wait meets another of them.
-    of_waiter: Counter[str] = Counter()
+    # Count the holds over all holders: behind several CPU-bound threads, each wait of a waiter meets another of them.
+    of_waiter: dict[str, set[int]] = defaultdict(set)
     for (waiter, _), at in members.items():
-        of_waiter[waiter] += len(at)
+        of_waiter[waiter].update(release[at].tolist())
     found = []
     waited_ns = waits.length_ns
     of_thread_ns = np.bincount(waits.thread, weights=waited_ns).astype(np.int64)
     for (waiter, holder), at in members.items():
-        if of_waiter[waiter] < LEAST:
+        if len(of_waiter[waiter]) < LEAST:
             continue
         mine, behind = which[at], release[at]
         if _slept(holds.ran[behind]):
@@ -164,6 +168,7 @@ def convoys(
                 answer_ns=int(np.median(holds.overrun_ns[behind])),
                 late_ns=_late_ns(holds.chosen(behind)),
                 release_ns=int(np.median((holds.end_ns - holds.asked_ns)[behind])),
+                behind=np.unique(behind),
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.cost_ns, one.waiter, one.holder)))

@@ -6,6 +6,8 @@ Rules are functions that yield findings; `RULES` lists them. "Nothing to improve
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from headway.printable import printable
 from headway.traces.analysis.advice import (
     UNREACHED,
@@ -143,7 +145,8 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     in_waits_ns = sum(one.waits.total_ns for one in group)
     without_ns = in_waits_ns - cost_ns
     count = sum(one.waits.count for one in group)
-    per_s = count * _S_NS / max(analysis.wall_ns, 1)
+    holds = len(np.unique(np.concatenate([one.behind for one in group])))
+    per_s = holds * _S_NS / max(analysis.wall_ns, 1)
     medians = sorted({duration(one.waits.p50_ns): one.waits.p50_ns for one in group}.items(), key=lambda item: item[1])
     median = medians[0][0] if len(medians) == 1 else f"{medians[0][0]} to {medians[-1][0]}"
     waiters, holders = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
@@ -157,6 +160,9 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         for side in (waiters, holders)
     )
     several = len(waits_ns) > 1
+    rate = f" ({per_s:.3g}/s)"
+    # Threads that wait at the same time say nothing about how often the GIL is kept from them.
+    in_holds = f", in {number(holds, 'hold')}{rate}" if holds < count else ""
     all_waits_ns = sum(waits_ns.values())
     work = at_place(first.holder_stack)
     in_calls = max(first.answer_ns, first.late_ns) >= LATE_NS
@@ -179,7 +185,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
         kind="convoy",
         weight="problem",
         fact=(
-            f"{who} waited {number(count, 'time')} ({per_s:.3g}/s) for {gil.name} behind {whom}: "
+            f"{who} waited {number(count, 'time')}{'' if in_holds else rate} for {gil.name} behind {whom}{in_holds}: "
             f"{median} at the median (switch interval: {duration(first.interval_ns)}), {duration(in_waits_ns)} in "
             f"total, {share(in_waits_ns, all_waits_ns)} of {'their' if several else 'its'} waiting time"
             + f"; for {duration(without_ns)} of that, the holder had no core"

@@ -224,6 +224,7 @@ def _gil(one: GilSummary, start_ns: int, labels: Sequence[str], threads: Collect
                 "holder": convoy.holder,
                 "holders": convoy.holders,
                 "waits": asdict(convoy.waits),
+                "holds": len(convoy.behind),
                 "off_core_ns": convoy.off_core_ns,
                 "all_waits_ns": convoy.all_waits_ns,
                 "switch_interval_ns": convoy.interval_ns,
