@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, less_pickling, pickles
 from headway.traces.analysis.convoys import LEAST
-from headway.traces.analysis.cores import LACKING
+from headway.traces.analysis.cores import LACKING, MORE_CORES
 from headway.traces.analysis.hotspots import Behind, at_place, function_of, own_frame
 from headway.traces.analysis.result import Analysis, Finding
 from headway.traces.analysis.words import duration, listed, number, role, share
@@ -14,6 +14,11 @@ __all__ = ["BEHIND", "behind_a_function", "guilty_function", "told_already"]
 
 BEHIND = 0.25
 """A share of all waiting: a function with less of it is not the one to begin with."""
+
+_NO_CORE = (
+    "most of the time, the system ran something else on that thread's core, a CPU quota was used up, or a call into C slept"
+    " without releasing the GIL"
+)
 
 
 def guilty_function(analysis: Analysis) -> Behind | None:
@@ -64,6 +69,8 @@ def behind_a_function(analysis: Analysis, one: Behind, used: Sequence[Finding]) 
     else:  # a function of several interpreters may run at several GILs, and no number of threads shares one of them
         which_gil, sharers = "the same GIL", ""
     shared = "; ".join(two.fact for two in used) or sharers
+    if one.lacked_cores:
+        shared = "; ".join(filter(None, [shared, _NO_CORE]))
     elsewhere = f"or run it elsewhere: {another_gil(analysis.process)}{'; more threads do not help' * bool(used)}"
     if one.ran:
         causes = ": ".join(filter(None, [f"every thread that needs {which_gil} meanwhile waits", shared]))
@@ -75,6 +82,8 @@ def behind_a_function(analysis: Analysis, one: Behind, used: Sequence[Finding]) 
         unknown = "the trace does not show what such a hold ran before, because no thread requested its end"
         causes = "; ".join(filter(None, [shared, unknown]))
         advice = f"check what runs before {name} releases the GIL, and make that shorter, {elsewhere}"
+    if one.lacked_cores:  # shorter code waits for a core as long as before
+        advice = MORE_CORES
     return Finding(
         kind="behind-a-function",
         weight="problem",

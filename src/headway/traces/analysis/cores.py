@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, number, share
 
-__all__ = ["LACKING", "lacks_cores", "needed_cores", "without_cores"]
+__all__ = ["LACKING", "MORE_CORES", "lacks_cores", "needed_cores", "without_cores"]
 
 LACKING = 0.2
 """A share of holds, or of the wall time: threads that lack a core for longer would gain most from one."""
+MORE_CORES = "give the process more cores, or check what else runs on them (`headway doctor`, a container's CPU quota)"
+"""The advice for threads that have no core when they need one."""
 _LEAST_NS = 100_000_000
 """A program's start reads modules from the disk for a moment, which is no lack of cores."""
 

@@ -19,7 +19,7 @@ from headway.traces.analysis.advice import (
 )
 from headway.traces.analysis.behind import BEHIND, behind_a_function, guilty_function, told_already
 from headway.traces.analysis.convoys import LEAST, Convoy
-from headway.traces.analysis.cores import lacks_cores, needed_cores
+from headway.traces.analysis.cores import MORE_CORES, lacks_cores, needed_cores
 from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.intervals import DEFAULT_NS
@@ -65,7 +65,7 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes.
 
     The finding that names the function behind which most waiting happened comes before those that name no line: it says
-    where to begin. A note on time that far exceeds the cost of every problem comes before them all. Without a GIL, the trace
+    where to begin. It does not where the function's threads had no core for most of that waiting. A note on time that far exceeds the cost of every problem comes before them all. Without a GIL, the trace
     has the waits for locks, but rarely their holders: there, a note on such waits comes first if they take more time than
     every problem. So does one on threads that may wait for each other for good.
     """
@@ -88,8 +88,9 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found += [finding for note in NOTES for finding in note(analysis)]
     order = ("problem", "fine", "note")
     most_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)
-    placeless_ns = max((one.cost_ns for one in found if _has_no_place(analysis, one)), default=0)
-    names_it = next(iter(behind), told)
+    woken_late = {one.gil for one in found if one.kind == "late-wake-up"}
+    placeless_ns = max((one.cost_ns for one in found if _has_no_place(analysis, one, woken_late)), default=0)
+    names_it = None if guilty is None or guilty.lacked_cores else next(iter(behind), told)
 
     def key(one: Finding) -> tuple[bool, int, int, bool]:
         is_lock = one.kind == "deadlock" or (one.kind == "contended-lock" and not analysis.gils)
@@ -102,15 +103,18 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=key))
 
 
-def _has_no_place(analysis: Analysis, one: Finding) -> bool:
+def _has_no_place(analysis: Analysis, one: Finding, woken_late: set[int | None]) -> bool:
     """Tell whether a problem names no line, and a line with which another one begins has a part in it.
 
-    Where threads have no core, no line is to blame: that comes first if it costs more.
+    Where threads have no core, no line is to blame: that comes first if it costs more. So do late wake-ups, if they are most of
+    the waiting, and the hand-overs that they make long.
     """
-    is_everywhere = one.kind == "off-core" and any(
-        gil.index == one.gil and needed_cores(analysis, gil) and lacks_cores(gil) for gil in analysis.gils
-    )
-    return one.weight == "problem" and one.frame is None and not is_everywhere
+    if one.weight != "problem" or one.frame is not None:
+        return False
+    if one.kind in ("late-wake-up", "hand-overs"):
+        return one.gil not in woken_late
+    gils = [gil for gil in analysis.gils if gil.index == one.gil]
+    return one.kind != "off-core" or not any(needed_cores(analysis, gil) and lacks_cores(gil) for gil in gils)
 
 
 def _convoys(analysis: Analysis) -> Iterator[Finding]:
@@ -314,7 +318,7 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
                     f"{share_of_life(gil.holds.total_ns, gil.wall_ns, analysis.wall_ns)}"
                 ),
                 cause="the system ran the next threads late: the cores were busy, or too few, or a CPU quota was used up",
-                advice="give the process more cores, or check what else runs on them (`headway doctor`, a container's CPU quota)",
+                advice=MORE_CORES,
                 cost_ns=gil.nobody_ns,
                 gil=gil.index,
             )

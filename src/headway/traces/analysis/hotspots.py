@@ -133,6 +133,11 @@ class Behind:
     holds: int
     threads: tuple[str, ...]
 
+    @property
+    def lacked_cores(self) -> bool:
+        """True if the function's threads had no core for half of that time or more: the function is not to blame for it."""
+        return 2 * self.off_core_ns >= self.blocked_ns > 0
+
 
 def own_frame(stack: Sequence[Frame]) -> Frame | None:
     """Return the innermost frame of the program itself, not of the standard library or an installed package.

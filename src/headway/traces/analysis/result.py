@@ -167,8 +167,8 @@ class Analysis:
         stoppers: On a free-threaded build: the lines that stopped the world, those with most stopped time first.
         watched: The recording is one that `headway watch` wrote: it has the system's account of threads, and collections.
         elsewhere: With a GIL: the lines at which threads were longest without it, idle or not, most time first.
-        findings: Problems, the costliest first, but the one with the guilty function before those without a line; then the
-            rest. A note that costs far more than each problem is before them.
+        findings: Problems, the costliest first, but the one with the guilty function before those without a line, unless what
+            lacks is cores; then the rest. A note that costs far more than each problem is before them.
         what_if: The change that would help most; None if there is no prediction. An analysis itself predicts nothing.
     """
 
