@@ -3,7 +3,7 @@
 import numpy as np
 
 from headway.sim.replay.learn import Model
-from headway.traces.analysis.threads import is_cpu_bound
+from headway.traces.analysis.threads import held, is_cpu_bound
 
 __all__ = ["cpu_bound"]
 
@@ -16,7 +16,7 @@ _COMPUTES_S = 1e-3
 def cpu_bound(model: Model) -> tuple[str, ...]:
     """Return the CPU-bound roles that hold the GIL for `_COMPUTES_SHARE`; if there is none, those that do so together.
 
-    The time that a thread holds the GIL without a core counts, too: other programs may have had the core.
+    The time that a thread holds the GIL without a core counts in these shares, too: other programs may have had the core.
     """
     preempted = [role for role in model.roles if _is_preempted(model, role)]
     large = [
@@ -33,8 +33,8 @@ def cpu_bound(model: Model) -> tuple[str, ...]:
 def _is_preempted(model: Model, role: str) -> bool:
     """Tell whether most of a role's time is in preempted holds; libraries that it calls may make many short turns besides."""
     holds = model.seen.holds
-    lengths_ns = holds.length_ns * np.isin(holds.thread, [one.thread for one in model.actors if one.role == role])
-    return is_cpu_bound(int(lengths_ns[holds.forced].sum()), int(lengths_ns.sum()))
+    mine = holds.chosen(np.isin(holds.thread, [one.thread for one in model.actors if one.role == role]))
+    return is_cpu_bound(held(mine.chosen(mine.forced)), held(mine))
 
 
 def _has_long_turns(model: Model, role: str) -> bool:

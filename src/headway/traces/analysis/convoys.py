@@ -28,7 +28,7 @@ from headway.traces.analysis.blame import Met
 from headway.traces.analysis.groups import in_order
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.late import LATE_SHARE, late
-from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.analysis.threads import SLEEPS, Distribution, distribution
 from headway.traces.model import RAN_ALL, Frame, Trace
 
 __all__ = ["LEAST", "Convoy", "convoys"]
@@ -38,11 +38,9 @@ WAIT_SHARE = 0.8
 HELD_SHARE = 0.5
 """The least share of a wait in which CPU-bound threads hold the GIL: most of the wait is due to them."""
 CPU_SHARE = 0.5
-"""A thread is CPU-bound if at least this share of its hold time is in preempted holds."""
+"""A thread is CPU-bound if at least this share of the time for which it ran in holds is in preempted holds."""
 SHORT_HOLD = 0.1
 """The longest median hold of a thread that waits in a convoy, as a share of the interval."""
-SLEEPS = 0.1
-"""A holder that runs for less than this share of its holds sleeps with the GIL."""
 LEAST = 10
 """Fewer waits are not a pattern, nor are the waits of a thread or pool behind fewer holds."""
 
@@ -264,11 +262,11 @@ def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:
 
 
 def _cpu_bound(holds: Holds, threads: int, interval_ns: float) -> NDArray[np.bool_]:
-    """Return a mask of the CPU-bound threads: most of their hold time is in preempted holds."""
-    length_ns = holds.length_ns
-    forced = holds.forced & (length_ns >= WAIT_SHARE * interval_ns)
-    in_forced = np.bincount(holds.thread[forced], weights=length_ns[forced], minlength=threads)
-    in_all = np.bincount(holds.thread, weights=length_ns, minlength=threads)
+    """Return a mask of the CPU-bound threads: in holds, they run most of the time in preempted ones."""
+    ran_ns = holds.length_ns - holds.off_core_ns
+    forced = holds.forced & (holds.length_ns >= WAIT_SHARE * interval_ns)
+    in_forced = np.bincount(holds.thread[forced], weights=ran_ns[forced], minlength=threads)
+    in_all = np.bincount(holds.thread, weights=ran_ns, minlength=threads)
     return (in_forced > 0) & (in_forced >= CPU_SHARE * in_all)
 
 

@@ -88,7 +88,9 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
     in_use_ns, lasted_ns = _together(gil, indices)
     met = in_use_ns >= FULL * lasted_ns > 0 and 2 * waited_ns >= in_use_ns
     crowded = waited_ns >= CROWDED * held_ns
-    if not (met or crowded) or waited_ns < WORTH * len(computing) * gil.wall_ns:
+    ran_ns = held_ns - sum(one.off_core_ns for one in computing)
+    is_worth = waited_ns >= WORTH * len(computing) * gil.wall_ns and ran_ns >= WORTH * gil.wall_ns
+    if not (met or crowded) or not is_worth:
         return None
     at_lock = f", {duration(locked_ns)} of it for a lock that another of them had" if locked_ns else ""
     return (

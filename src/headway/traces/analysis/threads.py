@@ -13,23 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.groups import in_order
-from headway.traces.analysis.intervals import Intervals, Recorded
+from headway.traces.analysis.intervals import Holds, Intervals, Recorded
 from headway.traces.analysis.words import labels, roles
 from headway.traces.model import Thread, Trace
 
 __all__ = [
     "NOTHING",
+    "SLEEPS",
     "Distribution",
+    "Held",
     "Names",
     "ThreadSummary",
     "distribution",
     "distributions",
+    "held",
     "is_cpu_bound",
     "lives_ns",
     "names",
     "role_summaries",
     "thread_summaries",
 ]
+
+SLEEPS = 0.1
+"""A holder that runs for less than this share of its holds sleeps with the GIL, or has no core."""
+
+_FEW = 10
+"""Among more holds, a single one that was preempted is an exception."""
 
 
 @final
@@ -68,7 +77,9 @@ class ThreadSummary:
         waits: The lengths of the waits.
         longest_waiter: The index of the thread that had the longest wait; -1 without waits.
         forced: The number of holds that were preempted.
-        forced_ns: The time in those holds; a CPU-bound thread has most of its hold time there.
+        forced_ns: The time in those holds.
+        forced_off_core_ns: The part of that in which the thread had no core, as far as is known.
+        off_core_ns: The same part of all its holds.
         voluntary: The number of holds that the thread ended by itself, to block or to exit.
         pushed: The number of waits after a preempted hold. The other waits follow a blocking call.
         pushed_ns: The time in those waits.
@@ -89,6 +100,8 @@ class ThreadSummary:
     longest_waiter: int
     forced: int
     forced_ns: int
+    forced_off_core_ns: int
+    off_core_ns: int
     voluntary: int
     pushed: int
     pushed_ns: int
@@ -96,12 +109,42 @@ class ThreadSummary:
     @property
     def computes(self) -> bool:
         """True for a CPU-bound thread."""
-        return is_cpu_bound(self.forced_ns, self.holds.total_ns)
+        forced = Held(self.forced, self.forced_ns, self.forced_off_core_ns)
+        return is_cpu_bound(forced, Held(self.holds.count, self.holds.total_ns, self.off_core_ns))
 
 
-def is_cpu_bound(forced_ns: int, held_ns: int) -> bool:
-    """Tell whether a thread is CPU-bound by its time in preempted holds: they make up half of its hold time or more."""
-    return 2 * forced_ns >= held_ns > 0
+@final
+@dataclass(frozen=True)
+class Held:
+    """Some holds: their number, their time, and the part of that without a core, as far as is known."""
+
+    count: int
+    total_ns: int
+    off_core_ns: int
+
+    @property
+    def ran_ns(self) -> int:
+        """The time on a core."""
+        return self.total_ns - self.off_core_ns
+
+
+def held(holds: Holds) -> Held:
+    """Return the number and the times of holds."""
+    return Held(len(holds), int(holds.length_ns.sum()), int(holds.off_core_ns.sum()))
+
+
+def is_cpu_bound(forced: Held, every: Held) -> bool:
+    """Tell whether a thread is CPU-bound: it is on a core in preempted holds for half of its time on a core in holds, or more.
+
+    A thread that hardly ran in its preempted holds slept there in a call, or waited for a core: that is no computing. Nor is
+    one such hold among many that the thread ended by itself.
+
+    Args:
+        forced: The thread's preempted holds.
+        every: All its holds.
+    """
+    is_usual = forced.count > 1 or every.count <= _FEW
+    return is_usual and 2 * forced.ran_ns >= every.ran_ns > 0 and forced.ran_ns >= SLEEPS * forced.total_ns > 0
 
 
 def distribution(lengths_ns: NDArray[np.int64]) -> Distribution:
@@ -211,6 +254,9 @@ def _summaries(
     of_waits = distributions(waited_ns, waits.thread, count)
     forced, forced_ns = _marked(holds, held_ns, count)
     pushed, pushed_ns = _marked(waits, waited_ns, count)
+    off_core_ns = found.holds.off_core_ns
+    _, forced_off_core_ns = _marked(holds, off_core_ns, count)
+    all_off_core_ns = np.bincount(holds.thread, weights=off_core_ns, minlength=count)
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
     # A thread of a pool that began after the window, or ended before it, is no member of the pool there.
@@ -243,6 +289,8 @@ def _summaries(
                 longest_waiter=int(longest_waiter[number]),
                 forced=int(forced[number]),
                 forced_ns=int(forced_ns[number]),
+                forced_off_core_ns=int(forced_off_core_ns[number]),
+                off_core_ns=int(all_off_core_ns[number]),
                 voluntary=int(voluntary[number]),
                 pushed=int(pushed[number]),
                 pushed_ns=int(pushed_ns[number]),
