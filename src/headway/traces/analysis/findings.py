@@ -14,7 +14,6 @@ from headway.traces.analysis.advice import (
     another_gil,
     by_policy,
     in_parallel,
-    shorter_holds,
     shorter_interval,
 )
 from headway.traces.analysis.behind import BEHIND, behind_a_function, guilty_function, told_already
@@ -27,6 +26,7 @@ from headway.traces.analysis.late import LATE_NS
 from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
 from headway.traces.analysis.long_holds import long_holds
 from headway.traces.analysis.long_intervals import long_intervals
+from headway.traces.analysis.off_core import without_running
 from headway.traces.analysis.remarks import FAR_BEYOND, NOTES, elsewhere, look_next, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
@@ -90,7 +90,9 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     most_ns = max((one.cost_ns for one in found if one.weight == "problem"), default=0)
     woken_late = {one.gil for one in found if one.kind == "late-wake-up"}
     placeless_ns = max((one.cost_ns for one in found if _has_no_place(analysis, one, woken_late)), default=0)
-    names_it = None if guilty is None or guilty.lacked_cores else next(iter(behind), told)
+    names_it = next(iter(behind), told)
+    if guilty is not None and guilty.lacked_cores and not (told is not None and told.kind == "off-core"):
+        names_it = None
 
     def key(one: Finding) -> tuple[bool, int, int, bool]:
         is_lock = one.kind == "deadlock" or (one.kind == "contended-lock" and not analysis.gils)
@@ -329,27 +331,7 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
         matters = _matters(analysis, gil) and gil.off_core_ns >= OFF_CORE * gil.holds.total_ns
         if not matters and not needed_cores(analysis, gil):
             continue
-        # A watcher's account has late holds alone, and the longest time for which each may have had no core.
-        least = "about" if analysis.watched else "at least"
-        yield Finding(
-            kind="off-core",
-            weight="problem",
-            fact=(
-                f"threads held {gil.name} without running on a core for {least} {duration(gil.off_core_ns)}, "
-                f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
-            ),
-            cause="the system ran something else on their cores, a CPU quota was used up, "
-            + (
-                "or the process was stopped: `headway stalls` on this file tells which, and at which stall"
-                if analysis.watched
-                else "the process was stopped, or a call into C slept without releasing the GIL"
-            ),
-            advice="check what else runs on these cores (`headway doctor`, a container's CPU quota)"
-            + "; if one line causes this, let its call release the GIL" * (not analysis.watched)
-            + (f"; {shorter}" if matters and (shorter := shorter_holds(analysis.process, gil)) else ""),
-            cost_ns=gil.off_core_ns,
-            gil=gil.index,
-        )
+        yield without_running(analysis, gil, slows=matters)
 
 
 def _nothing_to_improve(analysis: Analysis, *, is_all: bool) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
+from headway.traces.analysis.asleep import Asleep
 from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import Contention, ParkPlace
 from headway.traces.analysis.convoys import Convoy
@@ -103,6 +104,7 @@ class GilSummary:
         timeline: Its use over time; None if no time passed.
         timeline_by_role: The same with each pool as one, by the indices of `by_role`; None if there is no pool.
         convoys: Its convoys, the costliest first.
+        asleep: The line at which threads slept with it; None if there is none.
     """
 
     index: int
@@ -126,6 +128,7 @@ class GilSummary:
     timeline: Timeline | None
     timeline_by_role: Timeline | None
     convoys: tuple[Convoy, ...]
+    asleep: Asleep | None
 
 
 @final

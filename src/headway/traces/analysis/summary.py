@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.analysis.asleep import asleep
 from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.contention import contention, waits_for_locks
 from headway.traces.analysis.convoys import convoys
@@ -215,4 +216,5 @@ def _gil(
         timeline=timeline(holds, waits, threads, start_ns, end_ns),
         timeline_by_role=timeline_by_role,
         convoys=convoys(trace, index, holds, waits, met, interval, named.roles),
+        asleep=asleep(trace, holds, interval.at(holds.end_ns)),
     )
