@@ -129,6 +129,7 @@ def test_a_function_of_a_module_a_file_and_a_package(tmp_path, monkeypatch):
     [
         ("app", "names no function"),
         ("nothere.py:f", "there is no file nothere.py"),
+        ("loop.py:f", "there is no file loop.py"),
         ("two.py", "has 2 functions: a, b"),
         ("none.py", "defines no function"),
         ("broken.py", "cannot be read as Python"),
@@ -143,6 +144,7 @@ def test_what_names_no_function_is_told(text, words, tmp_path):
     (tmp_path / "none.py").write_text("x = 1\n")
     (tmp_path / "broken.py").write_text("def (:\n")
     (tmp_path / "my.dots.py").write_text("def f(): pass\n")
+    (tmp_path / "loop.py").symlink_to("loop.py")
     with pytest.raises(UsageError, match=words) as raised:
         parse_target(text, cwd=tmp_path)
     assert raised.value.hint

@@ -229,6 +229,19 @@ def test_a_name_that_the_list_shows_is_an_interpreter(bare_machine):
     assert "`all`" not in caught.value.hint  # that is not one interpreter
 
 
+def test_a_link_that_loops_is_no_interpreter(bare_machine):
+    """A `python3.13` that is a link to itself stops no command, and is refused by name like any missing file."""
+    (bare_machine / "python3").symlink_to(os.path.realpath(sys.executable))
+    loop = bare_machine / "python3.13"
+    loop.symlink_to(loop.name)
+
+    found, passed_over = discover()
+
+    assert ([one.executable for one in found], passed_over) == ([os.path.realpath(sys.executable)], [])
+    with pytest.raises(InterpreterError, match=f"there is no interpreter '{loop}'"):
+        select(found, [str(loop)])
+
+
 @pytest.mark.parametrize("path", ["3.13.1/bin/python", "3.13t/bin/python"])
 def test_a_path_that_looks_like_a_version_is_a_path(path):
     """A mistyped path below pyenv's folder is refused at once."""

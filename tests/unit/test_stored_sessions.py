@@ -36,6 +36,16 @@ def test_a_session_is_added_or_replaces_the_stored_ones(tmp_path, session):
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_session_takes_the_place_of_a_link_that_loops(tmp_path, session):
+    """A link to itself holds no sessions, so nothing is lost by its replacement."""
+    path = tmp_path / "base.json"
+    path.symlink_to(path.name)
+
+    store_session(path, session, add=True)
+
+    assert len(sessions(path)) == 1
+
+
 def test_a_full_disk_costs_no_stored_session(tmp_path, session, monkeypatch):
     """If the disk is full, the file is as before."""
     path = tmp_path / "base.json"

@@ -170,13 +170,16 @@ def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
     ("variable", "value", "words"),
     [
         ("HEADWAY_DISK", "/nowhere", "expected a folder that you may write to"),
+        ("HEADWAY_DISK", "/proc/self/cwd/loop", "expected a folder that you may write to"),
         ("HEADWAY_DISK", "/dev/shm", "expected one on a disk"),
         ("HEADWAY_DISK", "/proc", "expected a folder that you may write to"),
         ("HEADWAY_TMPFS", "/usr", "no folder|expected one in memory"),
     ],
 )
-def test_a_folder_of_the_wrong_kind_is_refused(variable, value, words, monkeypatch):
+def test_a_folder_of_the_wrong_kind_is_refused(variable, value, words, monkeypatch, tmp_path):
     """The error names the variable, its value and what was expected."""
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(variable, value)
 
     with pytest.raises(UsageError, match=f"{variable} is {value}.*({words})") as caught:

@@ -172,7 +172,7 @@ def parse_target(text: str, *, cwd: Path | None = None) -> Target:
     if not colon:
         place, name = text, ""
     if place.endswith(".py") or "/" in place:
-        file = (cwd / place).resolve()
+        file = Path(os.path.realpath(cwd / place))  # Path.resolve() fails on a link that loops
         if not file.is_file():
             raise UsageError(f"there is no file {place}", hint=_HINT)
         if "." in file.stem:

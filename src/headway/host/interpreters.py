@@ -312,7 +312,7 @@ def _executables() -> Iterator[tuple[str, Path]]:
         except OSError:
             continue
         for name in names:
-            path = (folder / name).resolve()
+            path = Path(os.path.realpath(folder / name))  # Path.resolve() fails on a link that loops
             if path in seen or not path.is_file() or not os.access(path, os.X_OK):
                 continue
             seen.add(path)
@@ -470,7 +470,7 @@ def select(
         if name == "all":
             fitting = list(found)
         elif "/" in name:
-            real = str(_expanded(name).resolve())
+            real = os.path.realpath(_expanded(name))
             fitting = [one for one in found if one.executable == real] or [probe(name)]
         else:
             fitting = [one for one in found if name in (one.id, one.version)] or [

@@ -278,7 +278,7 @@ def store_session(path: Path, session: Mapping[str, Any], *, add: bool) -> None:
         UsageError: The file holds no sessions any more; it is as before.
     """
     path.parent.mkdir(exist_ok=True)
-    kept = path.resolve()
+    kept = Path(os.path.realpath(path))  # Path.resolve() fails on a link that loops
     with _only_writer(kept.parent):
         before = _sessions_in(kept) if add and kept.exists() else []
         new = kept.with_name(f"{kept.name}.new")

@@ -131,7 +131,7 @@ def _candidates(name: str) -> Iterator[Path]:
 
 
 def _volume(name: str, folder: Path) -> Volume | None:
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))  # Path.resolve() fails on a link that loops
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not os.statvfs(folder).f_blocks:
         return None  # No blocks: /proc and the like, which cannot hold the lab's files.
     return Volume(name, folder, _type(folder), folder.stat().st_dev)
