@@ -28,6 +28,16 @@ class Raises(Good):
         raise ZeroDivisionError("on purpose")
 
 
+class Forgets(Good):
+    def sample(self):
+        pass
+
+
+class Divides(Good):
+    def sample(self):
+        return {"work_s": float("nan")}
+
+
 class Crashes(Good):
     def sample(self):
         import ctypes  # Imported here, because sub-interpreters of 3.12 cannot import it.

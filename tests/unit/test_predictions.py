@@ -19,7 +19,7 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.predictions import Prediction, Span
 from headway.lab.kept.results import CellResult, read_run
 from headway.lab.kept.store import Store
-from headway.lab.launching.launch import _Listener
+from headway.lab.launching.answers import Listener
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan, make_plan
 from headway.lab.predicting.echo import Predictor, scenario_text
@@ -262,7 +262,7 @@ def answered(requests, samples):
         *[{"kind": "sample", "part": 0, "metrics": {"requests_per_s": 200.0}}] * samples,
         {"kind": "end", "part": 0, "details": {"requests": requests}},
     ]
-    listener = _Listener(0, 1)
+    listener = Listener(0, 1)
     listener.feed(b"".join(json.dumps(one).encode() + b"\n" for one in answers))
     assert listener.ended
     assert not listener.garbled

@@ -27,6 +27,7 @@ from headway.host.reaping import end_group
 from headway.lab.beside.given import NOTHING, Beside
 from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
+from headway.lab.launching.answers import Listener
 
 __all__ = ["OVER_LIMIT", "agent_process", "run_launch"]
 
@@ -85,49 +86,6 @@ def _job(
         # Late enough to show where the launch hangs, and early enough that the stacks are written before the kill.
         "stacks_after_s": limit_s * 0.9,
     }
-
-
-class _Listener:
-    """Sorts the agent's answers into launches, one for each cell."""
-
-    def __init__(self, begun_monotonic_ns: int, cells: int) -> None:
-        self.launches = [Launch() for _ in range(cells)]
-        self.garbled = False
-        self._ended = 0
-        self._begun_monotonic_ns = begun_monotonic_ns
-        self._partial = b""
-
-    @property
-    def ended(self) -> bool:
-        """Whether every cell has reached its end."""
-        return self._ended == len(self.launches)
-
-    def feed(self, data: bytes) -> None:
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            try:
-                self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError, IndexError):
-                # Another writer has used the agent's descriptor, so no answer that came over it can be trusted.
-                self.garbled = True
-
-    def _take(self, answer: dict[str, Any]) -> None:
-        kind = answer.pop("kind")
-        if kind == "started":
-            start_s = (answer["started_monotonic_ns"] - self._begun_monotonic_ns) / 1e9
-            for one in self.launches:
-                one.samples["interpreter_start_s"] = [start_s]
-                if len(self.launches) > 1:
-                    one.facts["shared"] = f"{answer['pid']}, {answer['started_monotonic_ns']}"
-            return
-        launch = self.launches[answer.pop("part")]
-        if kind in {"setup", "sample"}:
-            for metric, value in answer["metrics"].items():
-                values = value if isinstance(value, list) else [value]
-                launch.samples.setdefault(metric, []).extend(values)
-        else:
-            launch.facts.update(answer)
-            self._ended += kind == "end"
 
 
 @contextlib.contextmanager
@@ -189,7 +147,7 @@ _GRACE_S = 2.0
 def _listen(
     process: subprocess.Popen[bytes],
     reader: int,
-    listener: _Listener,
+    listener: Listener,
     deadline_s: float,
     died: Callable[[], str] | None,
 ) -> bool:
@@ -276,7 +234,7 @@ def run_launch(
     limit_s *= len(cells)
     with open(os.memfd_create("headway-stderr"), "w+b") as stderr:
         begun_ns = time.monotonic_ns()
-        listener = _Listener(begun_ns, len(cells))
+        listener = Listener(begun_ns, len(cells))
         try:
             with agent_process(
                 executable,
@@ -308,6 +266,8 @@ def run_launch(
         reason = "killed, waiting for it" if dead else f"{OVER_LIMIT} of {limit_s:g} s"
     elif listener.garbled:
         reason = "the answers of the launch are damaged: something in it wrote to Headway's descriptor"
+    elif listener.refused:
+        reason = listener.refused
     elif process.returncode != 0 or not listener.ended:
         reason = _why(process.returncode, said)
     for launch in listener.launches:
@@ -319,7 +279,7 @@ def run_launch(
 def _converse(
     process: subprocess.Popen[bytes],
     reader: int,
-    listener: _Listener,
+    listener: Listener,
     job: Mapping[str, Any],
     limit_s: float,
     died: Callable[[], str] | None,
