@@ -4,7 +4,9 @@ import argparse
 
 import pytest
 
+from headway.cli.main import _parse
 from headway.cli.options import seconds
+from headway.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,33 @@ def test_a_text_that_is_no_such_time_is_refused(text):
     assert str(error.value) == (
         f"{text!r} is not a number of seconds of at least 5 and below 10,000, nor such a time in a form such as 90s or 10m"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "values"),
+    [
+        ("lab countdown --seed 1 race", "experiments", ["countdown", "race"]),
+        ("lab --json race --seed 1 sleep --full http", "experiments", ["race", "sleep", "http"]),
+        ("lab --seed 1", "experiments", []),
+        ("stalls a.log --json b.log", "files", ["a.log", "b.log"]),
+    ],
+)
+def test_options_may_stand_between_names(words, name, values):
+    """A command that takes several names takes all of them, wherever its options are."""
+    parsed = _parse(words.split())
+
+    assert parsed.command == words.split()[0]
+    assert [str(one) for one in getattr(parsed, name)] == values
+
+
+@pytest.mark.parametrize("words", ["lab race --wrong sleep", "stalls --json"])
+def test_a_command_that_takes_several_names_still_refuses(words):
+    """An unknown option, and no name where one is required, are errors of the command line."""
+    with pytest.raises(SystemExit):
+        _parse(words.split())
+
+
+def test_one_name_too_many_is_told():
+    """A command that takes one name says so."""
+    with pytest.raises(UsageError, match="takes one RUN, and there is one more: b"):
+        _parse(["report", "a", "b"])

@@ -182,18 +182,28 @@ def _separated(words: Sequence[str], parser: _Parser) -> Sequence[str]:
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Parse the words of the command line; exit with 2 if they are wrong."""
     whole, commands = _parsers(words[0] if words else None)
-    if words and words[0] in commands:
-        words = _separated(words, commands[words[0]])
-    parsed, left = whole.parse_known_args(words)
+    own = commands.get(words[0]) if words else None
+    if own is not None:
+        words = _separated(words, own)
+    if own is not None and any(action.nargs in {"*", "+"} for action in _positionals(own)):
+        # The names may stand between the options; the parser of all commands would take only those before the first one.
+        parsed, left = own.parse_known_intermixed_args(words[1:])
+        parsed.command = words[0]
+    else:
+        parsed, left = whole.parse_known_args(words)
     _check_one(parsed.command, commands[parsed.command], left)
     if left:  # argparse would have the parser of all commands say so, whose help does not list the command's options
         commands[parsed.command].error(f"unrecognized arguments: {' '.join(left)}")
     return parsed
 
 
+def _positionals(parser: _Parser) -> list[argparse.Action]:
+    return [action for action in parser._actions if not action.option_strings]  # noqa: SLF001 argparse has no other list
+
+
 def _check_one(name: str, parser: _Parser, left: Sequence[str]) -> None:
     """Raise UsageError if a command that takes one file, run or process is given several."""
-    takes = [action for action in parser._actions if not action.option_strings]  # noqa: SLF001 argparse has no other list
+    takes = _positionals(parser)
     if not left or any(word.startswith("-") for word in left) or len(takes) != 1:
         return
     what = str(takes[0].metavar or takes[0].dest).upper()
