@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import sys
+import termios
 from types import SimpleNamespace
 
 import pytest
@@ -59,6 +60,45 @@ def terminal():
     for stream in streams:
         with contextlib.suppress(OSError):
             stream.close()
+
+
+def shown(columns, *lines):
+    """Return what each line puts on a terminal of so many columns, without the code that replaces the one before."""
+    with terminal() as take_away:
+        termios.tcsetwinsize(sys.stderr.fileno(), (24, columns))
+        with pytest.MonkeyPatch.context() as patch:
+            told = []
+            patch.setattr(console, "_tell", told.append)
+            for line in lines:
+                console.rewrite(line)
+        take_away()
+    return [one.removeprefix("\r\x1b[K") for one in told]
+
+
+@pytest.mark.parametrize(("columns", "fits"), [(80, 79), (40, 39), (200, 150), (0, 79)])
+def test_a_line_that_is_rewritten_fits_into_its_row(columns, fits):
+    """The terminal wraps a longer line, of which only the last row is replaced. One that tells no size is a usual one."""
+    wide, accents = shown(columns, "漢" * 75, "e\u0301" * 150)
+
+    assert shown(columns, "x" * 150, "short") == ["x" * fits, "short"]
+    assert wide == "漢" * min(75, fits // 2)
+    assert accents == "e\u0301" * fits
+
+
+@pytest.mark.parametrize(("name", "rewritten"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_cannot_rewrite_gets_whole_lines(monkeypatch, name, rewritten):
+    """Escape sequences would be visible in it, and every step would be one more line."""
+    monkeypatch.setenv("TERM", name)
+    told = []
+    monkeypatch.setattr(console, "_tell", told.append)
+    with terminal():
+        line = ProgressLine(brief=False)
+        for done in range(3):
+            line(step(done=done))
+        line(step(done=3, cell=None))
+
+    assert ["\x1b" in one for one in told[1:]] == ([True] * 4 if rewritten else [False])
+    assert "3 launches" in told[-1]
 
 
 def test_a_run_goes_on_without_its_terminal(monkeypatch):

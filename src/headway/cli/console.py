@@ -8,6 +8,7 @@ import stat
 import sys
 import textwrap
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 __all__ = [
+    "can_rewrite",
     "check_output",
     "check_outputs",
     "complain",
@@ -37,6 +39,7 @@ __all__ = [
     "write_text",
 ]
 
+_USUAL_COLUMNS = 80
 _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
 _UNLIMITED = 10_000
@@ -67,9 +70,33 @@ def say(text: str) -> None:
     _tell("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
+def can_rewrite() -> bool:
+    """Tell whether stderr is a terminal that can replace its current line."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def rewrite(line: str) -> None:
-    """Replace the terminal's current line by another one, as `say` would print it; `end_line` ends it."""
-    _tell(f"\r\x1b[K{printable(line)}")
+    """Replace the terminal's current line by the beginning of another one, as `say` would print it; `end_line` ends it.
+
+    No more is printed than fits into one row: the terminal would wrap the rest, and only the last row can be replaced.
+    """
+    columns = 0
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):  # the terminal is gone
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    # Some terminals wrap after a full row already. One without a size says 0.
+    _tell(f"\r\x1b[K{_beginning(printable(line), (columns or _USUAL_COLUMNS) - 1)}")
+
+
+def _beginning(text: str, columns: int) -> str:
+    """Return as much of a text as fits into the columns of a terminal."""
+    taken = 0
+    for at, one in enumerate(text):
+        if not unicodedata.combining(one):
+            taken += 2 if unicodedata.east_asian_width(one) in "WF" else 1
+        if taken > columns:
+            return text[:at]
+    return text
 
 
 def end_line() -> None:

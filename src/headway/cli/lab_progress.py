@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -90,7 +89,7 @@ def _left(progress: lab.Progress) -> str:
 
 
 class ProgressLine:
-    """One line on stderr with the current cell, the number of launches and the time; on a terminal it is rewritten.
+    """One line on stderr with the current cell, the number of launches and the time; it is rewritten where the terminal can.
 
     If `brief`, the results of each experiment are printed to stdout as soon as it has had its launches.
     """
@@ -103,7 +102,7 @@ class ProgressLine:
         """The signal that stopped the run, if one did."""
         self._told: set[str] = set()
         self._brief = brief
-        self._rewrites = sys.stderr is not None and sys.stderr.isatty()
+        self._rewrites = console.can_rewrite()
         self._last_s = -self._QUIET_S
         self._open = False
         self._begun_s = time.monotonic()
@@ -140,7 +139,7 @@ class ProgressLine:
         what = ", done" if progress.cell is None else f": {progress.cell.key.replace('|', ' ')}"
         line = f"{progress.done} launches, {now_s - self._begun_s:.0f} s{_left(progress)}{failed}{what}"
         if self._rewrites:
-            console.rewrite(line[:110])
+            console.rewrite(line)
             self._open = True
         else:
             console.say(line)
