@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from synthetic import make_cell
+from synthetic import make_cell, make_interpreter
 
 from headway.cli.main import main
 from headway.errors import UsageError
@@ -38,6 +38,49 @@ def test_files_on_another_volume_are_told(make_run, volumes, changed):
 
     assert list(compared(before, after, differences).changed) == changed
     assert comparison_to_json(before, after, differences)["changed"] == changed
+
+
+WORK = {"work_s": [[1.0], [1.1], [1.2]]}
+
+
+def measured(make_run, *interpreters):
+    """Return a run with one cell of each of these interpreters."""
+    return make_run([(make_cell("sleep", "serial", one.id), WORK) for one in interpreters], interpreters)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "pairs"),
+    [
+        (["3.11.7"], ["3.11.7", "3.11.2"], [("3.11.7", "3.11.7")]),
+        (["3.11.7", "3.11.2"], ["3.11.2"], [("3.11.2", "3.11.2")]),
+        (["3.11.7", "3.11.2"], ["3.11.2", "3.11.7"], [("3.11.7", "3.11.7"), ("3.11.2", "3.11.2")]),
+        (["3.11.2", "3.13.0"], ["3.11.7", "3.13.0"], [("3.11.2", "3.11.7"), ("3.13.0", "3.13.0")]),
+        (["3.11.4", "3.13.0"], ["3.11.7", "3.11.2", "3.13.0"], [("3.13.0", "3.13.0")]),
+    ],
+)
+def test_interpreters_match_by_id_then_by_a_name_that_one_has(make_run, before, after, pairs):
+    """A second 3.11 in one of the runs takes nothing from the first; of which one a third differs is open."""
+    runs = [measured(make_run, *map(make_interpreter, versions)) for versions in (before, after)]
+
+    found = compare(*runs)
+
+    assert [(one.before.cell.interpreter, one.after.cell.interpreter) for one in found] == pairs
+
+
+def test_what_no_interpreter_runs_matches(make_run):
+    """The cells in C are the same in each run."""
+    cells = [(make_cell("refcount", "C", "native"), WORK)]
+
+    assert len(compare(make_run(cells), make_run(cells))) == 1
+
+
+def test_runs_are_listed_with_names_that_tell_interpreters_apart(make_run, tmp_path, capsys):
+    """Two 3.11s are listed by their versions."""
+    measured(make_run, *map(make_interpreter, ("3.11.7", "3.11.2", "3.13.0")))
+
+    assert main(["runs", "--store", str(tmp_path / "synthetic.sqlite")]) == 0
+
+    assert "3.11.7, 3.11.2, 3.13" in capsys.readouterr().out
 
 
 def test_the_json_of_a_comparison_says_what_else_changed(make_run, tmp_path, capsys):

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             ", ".join(run.settings.experiments)
             if len(run.settings.experiments) < 4
             else f"{len(run.settings.experiments)} experiments",
-            ", ".join(one.name for one in run.settings.interpreters),
+            ", ".join(run.settings.names.values()),
         )
         for run in runs
     ]

@@ -1,15 +1,17 @@
 """Two runs side by side: a ratio with its interval for every cell that both have."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal, final
 
 from headway.errors import StoreError
 from headway.lab import stats
+from headway.lab.design import ONE_WORKER
 from headway.lab.kept.results import CellResult, Run
 from headway.printable import printable
 
-__all__ = ["SAME", "Difference", "compare", "not_compared"]
+__all__ = ["SAME", "Difference", "compare", "interpreters_of_both", "not_compared"]
 
 SAME = 0.1
 """A change within this share is none."""
@@ -55,8 +57,23 @@ def not_compared(before: Run, after: Run) -> str:
     return ", ".join(f"`{printable(name)}`" for name in before.unknown if name in after.unknown)
 
 
+def interpreters_of_both(before: Run, after: Run) -> dict[str, str]:
+    """Return the ids of the interpreters that both runs have, that in `before` -> that in `after`.
+
+    An id stands for itself. Others match by their short names, if each run has only one interpreter of that name: the patch
+    versions may differ.
+    """
+    found = {one: one for one in (*before.interpreters, ONE_WORKER) if one in after.interpreters or one == ONE_WORKER}
+    short = [Counter(one.name for one in run.interpreters.values()) for run in (before, after)]
+    news = {one.name: key for key, one in after.interpreters.items()}
+    for key, one in before.interpreters.items():
+        if short[0][one.name] == short[1][one.name] == 1:
+            found.setdefault(key, news[one.name])
+    return found
+
+
 def compare(before: Run, after: Run) -> list[Difference]:
-    """Compare every cell that both runs have, in the order of `before`; interpreters match by their short names.
+    """Compare every cell that both runs have, in the order of `before`; see `interpreters_of_both`.
 
     The launches of two runs were not interleaved, so a change on the machine between the runs is in every ratio. Cells
     whose parameters differ (another size) are not the same cell.
@@ -66,15 +83,11 @@ def compare(before: Run, after: Run) -> list[Difference]:
     Raises:
         StoreError: The runs have no cell in common, or only cells that are left out.
     """
-
-    def name(run: Run, result: CellResult) -> tuple[str, str, str, str]:
-        cell = result.cell
-        return cell.experiment, cell.label, cell.placement, run.names[cell.interpreter]
-
+    both = interpreters_of_both(before, after)
     differences = []
-    news = {name(after, result): result for result in after.results.values()}
     for old in before.results.values():
-        new = news.get(name(before, old))
+        cell = old.cell
+        new = after.find(cell.experiment, cell.label, both.get(cell.interpreter, ""), cell.placement)
         if (
             new is None
             or old.cell.experiment in before.unknown

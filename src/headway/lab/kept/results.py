@@ -310,11 +310,8 @@ class Run:
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
-        """Interpreter id -> the shortest name that is unique within the run."""
-        short = [interpreter.name for interpreter in self.interpreters.values()]
-        return {key: one.name if short.count(one.name) == 1 else key for key, one in self.interpreters.items()} | {
-            "native": "C"
-        }
+        """Interpreter id -> the shortest name that is unique within the run; and `C` for what needs no interpreter."""
+        return {**self.settings.names, ONE_WORKER: "C"}
 
 
 def read_run(store: Store, name: str = "last") -> Run:

@@ -78,6 +78,12 @@ class Settings:
         """Coverage of each of the run's intervals, for one look."""
         return confidence_of(sequential=self.budget_s is not None)
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Interpreter id -> the shortest name that is unique within the run."""
+        short = [one.name for one in self.interpreters]
+        return {one.id: one.name if short.count(one.name) == 1 else one.id for one in self.interpreters}
+
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
