@@ -74,6 +74,43 @@ def test_what_no_interpreter_runs_matches(make_run):
     assert len(compare(make_run(cells), make_run(cells))) == 1
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "changed"),
+    [
+        (
+            {"optimised": ("pgo", "lto")},
+            {},
+            ["the optimisations of CPython 3.13 differed: pgo and lto, then none"],
+        ),
+        (
+            {"compiler": "GCC 12"},
+            {"compiler": "Clang \x1b[31m"},
+            ["the compiler of CPython 3.13 differed: GCC 12, then Clang \\x1b[31m"],
+        ),
+        ({"jit_enabled": True}, {}, ["the JIT of CPython 3.13 differed: on, then off"]),
+        ({}, {"gil_enabled": False}, ["the GIL at the start of CPython 3.13 differed: on, then off"]),
+        (
+            {},
+            {"executable": "/b/python"},
+            ["the executable of CPython 3.13 differed: /nowhere/python3.13.0, then /b/python"],
+        ),
+        ({}, {"id": "3.13.0@/a"}, []),
+        (
+            {"version": "3.13.5", "id": "3.13.5"},
+            {"executable": "/b/python", "jit_enabled": True},
+            ["CPython 3.13 differed: 3.13.5, then 3.13.0", "the JIT of CPython 3.13 differed: off, then on"],
+        ),
+    ],
+)
+def test_builds_that_differ_are_told(make_run, was, now, changed):
+    """A build without optimisations has other figures, and the reader would look for the reason in the code."""
+    before, after = (measured(make_run, make_interpreter(**changes)) for changes in (was, now))
+    differences = compare(before, after)
+
+    assert list(compared(before, after, differences).changed) == changed
+    assert comparison_to_json(before, after, differences)["changed"] == changed
+
+
 def test_runs_are_listed_with_names_that_tell_interpreters_apart(make_run, tmp_path, capsys):
     """Two 3.11s are listed by their versions."""
     measured(make_run, *map(make_interpreter, ("3.11.7", "3.11.2", "3.13.0")))

@@ -8,7 +8,8 @@ from typing import final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headway.lab.judging.compare import SAME, Difference, not_compared
+from headway.host.interpreters import Interpreter
+from headway.lab.judging.compare import SAME, Difference, interpreters_of_both, not_compared
 from headway.lab.kept.results import Run
 from headway.printable import printable
 from headway.report.figures import Table, Unit, amount, interval_ends, ratio, unit_of_experiment
@@ -151,10 +152,23 @@ def changed_between(before: Run, after: Run) -> Iterator[str]:
         places = [f"{said.volumes[name]['type']} at {said.volumes[name]['folder']}" for said in settings]
         if places[0] != places[1]:
             yield f"the files ({name}) differed: {printable(places[0])}, then {printable(places[1])}"
-    for name in sorted(set(before.names.values()) & set(after.names.values())):
-        versions = [
-            next((one.version for key, one in run.interpreters.items() if run.names[key] == name), "")
-            for run in (before, after)
-        ]
-        if versions[0] != versions[1]:
-            yield f"CPython {name} differed: {versions[0]}, then {versions[1]}"
+    for old, new in interpreters_of_both(before, after).items():
+        if old in before.interpreters:
+            yield from _changed_build(before.names[old], before.interpreters[old], after.interpreters[new])
+
+
+def _changed_build(name: str, before: Interpreter, after: Interpreter) -> Iterator[str]:
+    """Yield a line for each difference between two builds of one interpreter that may explain a difference of figures."""
+    if before.version != after.version:
+        yield f"CPython {name} differed: {before.version}, then {after.version}"
+    sides = before, after
+    for what, values in (
+        ("the optimisations", [" and ".join(one.optimised) or "none" for one in sides]),
+        ("the compiler", [one.compiler for one in sides]),
+        ("the JIT", ["on" if one.jit_enabled else "off" for one in sides]),
+        ("the GIL at the start", ["on" if one.gil_enabled else "off" for one in sides]),
+        # Another version is always another file.
+        ("the executable", [one.executable for one in sides if before.version == after.version]),
+    ):
+        if len(set(values)) > 1:
+            yield f"{what} of CPython {name} differed: {printable(values[0])}, then {printable(values[1])}"
