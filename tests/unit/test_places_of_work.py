@@ -128,3 +128,22 @@ def test_a_windows_loop_that_is_served_in_the_midst_of_work(tmp_path):
     assert work_in((serves,)) == [serves]
     assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1490, "Misc.update", 1488), works)) is Home.LOOP
     assert home_at((Frame(f"{LIB}/tkinter/__init__.py", 1494, "Misc.update_idletasks", 1492), works)) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "is_inside"),
+    [("crunch", False), ("App.render", False), ("fetch", True), ("on_timer", True), ("Loop.run_until_complete", True)],
+)
+def test_what_is_called_beside_a_loop_on_its_line_is_not_in_the_loop(tmp_path, function, is_inside):
+    """A loop written in C calls a coroutine or a callback with no frame of its own between them and the line."""
+    file = tmp_path / "batch.py"
+    file.write_text(
+        "async def fetch(): ...\n"
+        "def crunch(): ...\n"
+        "for _ in range(4): loop.run_until_complete(fetch()); crunch(); app.render()\n"
+    )
+    called, line = Frame(str(file), 2, function, 2), Frame(str(file), 3, "<module>", 1)
+
+    assert is_in_a_loop((HANDLER, called, line)) is is_inside
+    assert work_in((HANDLER, called, line)) == [HANDLER, called, *([] if is_inside else [line])]
+    assert home_at((line,)) is Home.LOOP

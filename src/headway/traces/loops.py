@@ -45,6 +45,7 @@ class Home(Enum):
 
 _RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(|\.exec_?\(")
 """Calls that run an event loop: of asyncio's kind, and of Qt."""
+_COROUTINES: Final = re.compile(r"\basync\s+def\s+(\w+)")
 _QT: Final = re.compile(r"\b(PySide|PyQt|qtpy|QApplication|QCoreApplication|QEventLoop)")
 """A file of source without these words has other methods with the name of Qt's, such as SQLModel's `Session.exec`."""
 _SERVES: Final = re.compile(r"\b(processEvents)\(")
@@ -175,6 +176,19 @@ def _runs_a_loop(frame: Frame) -> bool:
 
 
 @functools.lru_cache(maxsize=8192)
+def _calls_beside(frame: Frame, inner: Frame) -> bool:
+    """Tell whether a frame, whose line runs a loop, calls another function on that line: before the loop, or after it.
+
+    A loop written in C calls coroutines of the same file: they have no frame of the loop between them and the line.
+    """
+    name = inner.function.rpartition(".")[2]
+    if _at(frame) in _RUNNERS or _RUNS.search(f"{name}("):
+        return False
+    called = re.search(rf"\b{re.escape(name)}\(", source_line(frame.filename, frame.line))
+    return called is not None and name not in words_in(inner.filename, _COROUTINES)
+
+
+@functools.lru_cache(maxsize=8192)
 def _serves_a_window(frame: Frame) -> bool:
     """Tell whether a frame lets a window's loop serve what waits, and then goes on with its work."""
     if _at(frame) == _TK_SERVES:
@@ -242,7 +256,10 @@ def work_in(frames: Sequence[Frame]) -> Sequence[Frame]:
     outer = max((at for at, frame in enumerate(frames) if _steps(frame)), default=0)
     if outer and _is_in_another_loop(frames):
         return frames[:outer]
-    return list(itertools.takewhile(lambda one: not _is_machinery(one), frames))
+    inner = itertools.chain([None], frames)
+    return [
+        one for one, _ in itertools.takewhile(lambda pair: not _is_machinery(*pair), zip(frames, inner, strict=False))
+    ]
 
 
 def _short(frame: Frame) -> tuple[str, str]:
@@ -276,13 +293,14 @@ def _takes_work(frame: Frame) -> bool:
     return _at(frame) in _POOLS or _short(frame) in _CONNECTIONS
 
 
-def _is_a_loop(frame: Frame) -> bool:
-    return _steps(frame) or _runs_a_loop(frame)
+def _is_a_loop(frame: Frame, inner: Frame | None) -> bool:
+    """Tell whether a frame runs a loop; `inner` is the one that it has called."""
+    return _steps(frame) or (_runs_a_loop(frame) and (inner is None or not _calls_beside(frame, inner)))
 
 
-def _is_machinery(frame: Frame) -> bool:
-    """Tell whether a frame is that of a loop, a pool or a thread: what it calls is the work."""
-    return _is_a_loop(frame) or _takes_work(frame) or _runs_a_target_in_c(frame)
+def _is_machinery(frame: Frame, inner: Frame | None) -> bool:
+    """Tell whether a frame is that of a loop, a pool or a thread: what it calls, as `inner`, is the work."""
+    return _is_a_loop(frame, inner) or _takes_work(frame) or _runs_a_target_in_c(frame)
 
 
 def is_in_a_loop(frames: Sequence[Frame], home: Sequence[Frame] = (), *, returned: bool = False) -> bool:
@@ -298,7 +316,8 @@ def is_in_a_loop(frames: Sequence[Frame], home: Sequence[Frame] = (), *, returne
     if _has_unknown_callers(frames):
         return True
     in_c = bool(home) and _runs_a_target_in_c(home[0])
-    return any(_is_a_loop(one) or (in_c and _runs_a_target_in_c(one)) for one in frames) or (
+    calls = zip(frames, itertools.chain([None], frames), strict=False)
+    return any(_is_a_loop(one, inner) or (in_c and _runs_a_target_in_c(one)) for one, inner in calls) or (
         bool(frames) and _is_a_greenlets(frames[-1], home, returned=returned)
     )
 
