@@ -19,6 +19,7 @@ from headway.traces.analysis.contention import takes
 from headway.traces.analysis.doing import Doing
 from headway.traces.analysis.handed import starts_a_thread
 from headway.traces.analysis.holders import ELSEWHERE_NS, Circle, Holders, LockHold, LockWaits
+from headway.traces.analysis.importing import importing
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.observed import Observed
 from headway.traces.analysis.short_times import IDLE_SHARE, ShortTimes
@@ -145,11 +146,11 @@ class Causes:
         share = None if following is None else own.ran(following)
         if kind == Kind.ACQUIRE:
             forced = following is not None and bool(own.flags[following] & Flag.FORCED)
-            stack = (
-                self._spent.let_go_at(int(own.stack[following]), over_ns - begun_ns, forced=forced)
-                if following is not None
-                else ()
-            )
+            stack: tuple[Frame, ...] = ()
+            if following is not None:
+                stack = self._spent.let_go_at(int(own.stack[following]), over_ns - begun_ns, forced=forced)
+                ends = (self._observed.stack(int(own.stack[one])) for one in (max(0, event - 1), following))
+                stack = stack or importing(*ends)
             in_a_call = not forced or not self._answers_at_once(int(own.gil[event]), begun_ns)
             return self._holding(thread, begun_ns, over_ns, stack, share, in_a_call=in_a_call)
         if kind == Kind.RELEASE and own.flags[event] & Flag.FORCED:
