@@ -15,10 +15,13 @@ Examples:
 
 import argparse
 import contextlib
+import errno
+import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from headway.cli import console
 from headway.cli.options import add_json
@@ -38,8 +41,10 @@ __all__ = ["prepare", "run"]
 
 _SILENT_S = 1.0
 """A wait that goes on for longer is announced."""
-_LOG_NAME = re.compile(r".+\.stalls\.jsonl([.-]\d+)?")
-"""A log's name; logrotate adds a number or a date."""
+_LOG_NAME = re.compile(r".+\.stalls\.jsonl([.-]\d+)*")
+"""A log's name; logrotate adds a number or a date, or both, and a date may have parts."""
+_STDIN = Path("/dev/stdin")
+"""Stands for `-`. It is not opened by that name: a socket, as under ssh, cannot be."""
 _NO_GIL = "the process ran without a GIL, so Headway cannot tell its stalls"
 
 
@@ -55,7 +60,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _path(text: str) -> Path:
-    return Path("/dev/stdin") if text == "-" else path_of(text)
+    return _STDIN if text == "-" else path_of(text)
 
 
 def _logs_in(folder: Path) -> list[Path]:
@@ -72,7 +77,7 @@ def _why_wrong(path: Path) -> TraceError | None:
             hint="name a folder that `headway watch -o` wrote to; a process without a GIL has no log, nor has a program whose"
             " Python does not load Headway, as where PYTHONPATH was replaced or leads to another `sitecustomize` first",
         )
-    if path.is_file() or path.is_fifo():
+    if path == _STDIN or path.is_file() or path.is_fifo():
         return None
     return TraceError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
 
@@ -120,7 +125,7 @@ def _wait(path: Path) -> None:
     if path.suffix == ".hwt":
         wait_until_finished(path)
         return
-    if path.is_fifo():
+    if path == _STDIN or path.is_fifo():
         return
     folder = path if path.is_dir() else path.parent
     if wait_until_told(folder, _SILENT_S):
@@ -190,11 +195,19 @@ def _of_trace(path: Path, trace: "Trace", arguments: argparse.Namespace) -> list
     return [stall_json(trace, one) | {"recording": path.name} for one in stalls]
 
 
+def _opened(path: Path) -> IO[str]:
+    """Open a log. Raises OSError."""
+    if path == _STDIN and sys.stdin is None:  # it was closed, and descriptor 0 may be any file by now
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    file = 0 if path == _STDIN else path
+    return open(file, encoding="utf-8", errors="replace", closefd=file != 0)
+
+
 def _of_log(path: Path, arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
     """Return a log's stalls, and whether it has some valid entry or is empty: else it does not show whether there were any."""
     from headway.traces.analysis.stall_sums import told_rows
 
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with _opened(path) as file:
         found, bad = told_rows(file)
     is_whole = bool(found) or not bad
     if not is_whole and not _LOG_NAME.fullmatch(path.name):
