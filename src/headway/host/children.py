@@ -24,11 +24,13 @@ _NAMES = (
     "PROFILEIMPORTTIME PYCACHEPREFIX SAFEPATH SHOWALLOCCOUNT SHOWREFCOUNT STARTUP THREADDEBUG TRACEMALLOC "
     "UNBUFFERED UTF8 VERBOSE WARNDEFAULTENCODING WARNINGS _BASIC_REPL _COLORS _CONTEXT_AWARE_WARNINGS _CPU_COUNT "
     "_DISABLE_REMOTE_DEBUG _FROZEN_MODULES _GC_PRESET _GIL _HISTORY _JIT _LAZY_IMPORTS _LLTRACE _OPT_DEBUG "
-    "_PERF_JIT_SUPPORT _PRESITE _PYREPL_TRACE _SPECIALIZATION_OFF _SYSTEM_REMOTE_DEBUG _THREAD_INHERIT_CONTEXT "
-    "_TLBC _UOPS_OPTIMIZE"
+    "_PATHCONFIG_WARNINGS _PERF_JIT_SUPPORT _PRESITE _PYMALLOC_HUGEPAGES _PYREPL_TRACE _SPECIALIZATION_OFF "
+    "_SYSTEM_REMOTE_DEBUG _THREAD_INHERIT_CONTEXT _TLBC _UOPS_OPTIMIZE"
 )
 _OF_PYTHON = frozenset(f"PYTHON{name}" for name in _NAMES.split())
 """The variables that Python itself reads, other than those of its user's own site; others, as PYTHON_ENV, are a program's own."""
+_OF_ITS_JIT = "PYTHON_JIT_"
+"""The beginning of those for the JIT compiler, such as its thresholds; each release has others."""
 
 
 def clean_environment(paths: Iterable[str] = ()) -> dict[str, str]:
@@ -40,9 +42,13 @@ def clean_environment(paths: Iterable[str] = ()) -> dict[str, str]:
         paths: The folders for `PYTHONPATH`; without any, the variable is unset. The folders are in a variable and not
             in `sys.path`, so that grandchildren and sub-interpreters have them, too.
     """
-    kept = {key: value for key, value in os.environ.items() if key not in _OF_PYTHON and key != "VIRTUAL_ENV"}
+    kept = {key: value for key, value in os.environ.items() if not _is_of_python(key) and key != "VIRTUAL_ENV"}
     joined = os.pathsep.join(paths)
     return {**kept, **_marks, **({"PYTHONPATH": joined} if joined else {})}
+
+
+def _is_of_python(name: str) -> bool:
+    return name in _OF_PYTHON or name.startswith(_OF_ITS_JIT)
 
 
 _marks: dict[str, str] = {}
