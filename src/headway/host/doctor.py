@@ -159,13 +159,20 @@ def _tmpfs(name: str) -> Check:
     return Check(name, "ok", fact)
 
 
+def _file_system(folder: Path) -> int:
+    return folder.stat().st_dev
+
+
 def _disk(name: str) -> Check:
     store = default_store().absolute()
-    folders = (cache_folder(), next(folder for folder in store.parents if folder.exists()))
-    # Two folders of one file system have the same figures, and are one.
-    found = {shutil.disk_usage(folder): folder for folder in reversed(folders)}
-    fact = ", ".join(f"{usage.free / 2**30:.1f} GiB free at {folder}" for usage, folder in found.items())
-    if min(usage.free for usage in found) < 2**30:
+    folders = (cache_folder(), next(folder for folder in store.parents if os.path.exists(folder)))
+    # Of two folders of one file system, one is shown.
+    found = {_file_system(folder): folder for folder in reversed(folders)}
+    free_bytes = [shutil.disk_usage(folder).free for folder in found.values()]
+    fact = ", ".join(
+        f"{free / 2**30:.1f} GiB free at {folder}" for free, folder in zip(free_bytes, found.values(), strict=True)
+    )
+    if min(free_bytes) < 2**30:
         return Check(name, "warning", fact, "free 1 GiB for results and environments")
     return Check(name, "ok", fact)
 

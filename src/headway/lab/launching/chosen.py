@@ -28,8 +28,7 @@ def choose(request: Request) -> Chosen:
     """Search for the interpreters of a request.
 
     Raises:
-        InterpreterError: No interpreter has a name that the request gives.
-        InterpreterError: There is no interpreter, or one does not start.
+        InterpreterError: There is no interpreter, none has a name that the request gives, or one does not start.
     """
     found, passed_over = survey()
     chosen = select(found, request.interpreters, passed_over=passed_over)

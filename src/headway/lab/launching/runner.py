@@ -187,7 +187,7 @@ def _drawn(request: Request) -> int:
 
 
 def _chosen(request: Request, say: Say) -> Chosen:
-    """Search for the interpreters of a request, and say which may be missing. Raises UsageError or InterpreterError."""
+    """Search for the interpreters of a request, and say which may be missing. Raises InterpreterError."""
     chosen = choose(request)
     for line in chosen.passed_over:
         say(f"! passed over: {line}")
@@ -279,7 +279,7 @@ def _choice_now(request: Request, seed: int, say: Say, *, may_wait: bool) -> _Ch
     try:
         # If more is provided, the second search says what is missing.
         chosen = choose(request) if may_wait else _chosen(request, say)
-    except (InterpreterError, UsageError):
+    except InterpreterError:
         if not may_wait:
             raise
         return None

@@ -210,13 +210,9 @@ class Effects:
                 self._note("globals", "%s changes" % place)
             changed.add(place)
         if dict(os.environ) != self._environment:
-            changed = [
-                name
-                for name in {**os.environ, **self._environment}
-                if os.environ.get(name) != self._environment.get(name)
-            ]
-            for name in sorted(changed):
-                self._note("environment", name)
+            for name in sorted({**os.environ, **self._environment}):
+                if os.environ.get(name) != self._environment.get(name):
+                    self._note("environment", name)
         if _cwd() != self._cwd:
             self._note(*_WORKING_DIRECTORY)
         if _handlers() != self._signals:
