@@ -20,7 +20,7 @@ class Machine:
 
     def __init__(self):
         self.cores = 1
-        self.interpreters = [HERE]
+        self.interpreters, self.built = [HERE], BUILT
         self.passed_over = []
         self.lacking = ""
         self.done = []
@@ -47,7 +47,7 @@ class Machine:
 
     def provide(self):
         self.done.append("provided")
-        self.interpreters = [HERE, BUILT]
+        self.interpreters = [HERE, self.built]
 
 
 @pytest.fixture
@@ -102,6 +102,39 @@ def test_an_interpreter_that_is_not_provided_either_is_an_error(machine, tmp_pat
     with pytest.raises(InterpreterError, match=r"`3\.15`"):
         measured(machine, tmp_path / "r.sqlite", experiments=("sleep",), interpreters=("3.15",))
     assert machine.done == ["provided"]
+
+
+WITH_MODEL = make_interpreter("3.14.0", models=(*HERE.models, "interpreters"), missing_models={})
+
+
+@pytest.mark.parametrize("names", [(), ("all",)])
+def test_an_interpreter_that_can_run_a_chosen_model_is_waited_for(machine, tmp_path, monkeypatch, names):
+    """Those that are there run the baseline only, and the command brings one that runs the model."""
+    monkeypatch.setattr(machine, "built", WITH_MODEL)
+    done = measured(
+        machine, tmp_path / "r.sqlite", experiments=("cpu-bound",), models=("interpreters",), interpreters=names
+    )
+
+    assert done[0] == "provided"
+    assert ("cpu-bound", "3.14.0") in done
+
+
+@pytest.mark.parametrize(
+    ("experiments", "interpreters", "models", "error", "is_provided"),
+    [
+        (("cpu-bound",), (), ("interpreters",), "none before 3.12", True),
+        (("cpu-bound",), ("3.13",), ("interpreters",), "none before 3.12", False),
+        (("countdown",), (), ("interpreters",), "interpreters", False),
+    ],
+    ids=["not-provided", "named", "of-no-experiment"],
+)
+def test_a_model_that_cannot_be_run_is_refused(
+    machine, tmp_path, experiments, interpreters, models, error, is_provided
+):
+    """Before the command if it cannot help: the interpreters are named, or the experiments have no such model."""
+    with pytest.raises(UsageError, match=error):
+        measured(machine, tmp_path / "r.sqlite", experiments=experiments, interpreters=interpreters, models=models)
+    assert machine.done == ["provided"] * is_provided
 
 
 def test_choices_that_leave_nothing_are_refused_before_anything_is_provided(machine, tmp_path):

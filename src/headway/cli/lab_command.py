@@ -92,7 +92,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="run COMMAND after the first look at the first experiment that can run, for example to build an interpreter; "
         "measurements pause meanwhile, and the lab then searches for interpreters again; if one that `--interpreter` names is "
-        "missing, COMMAND runs before all launches",
+        "missing, or one that can run a model of `--model`, COMMAND runs before all launches",
     )
     parser.add_argument(
         "--dask",

@@ -328,6 +328,24 @@ def refuse_nothing(
             )
 
 
+def fits_machine(
+    experiments: Sequence[Experiment],
+    machine: Machine,
+    *,
+    size: Size,
+    models: Sequence[str],
+    placement: Placement | None,
+) -> bool:
+    """Tell whether the choices leave cells, and some of each chosen model, if an interpreter can run all variants."""
+    left = [
+        variant.model
+        for experiment in experiments
+        for variant, allowed in _chosen(experiment, size, models, placement)
+        if _fitting(variant, allowed, machine, placement)[0]
+    ]
+    return bool(left) and all(any(_is_model(model, [name]) for model in left) for name in models)
+
+
 _KEPT = tuple(one.name for one in fields(Variant) if one.name != "unfit")
 
 

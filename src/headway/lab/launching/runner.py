@@ -18,7 +18,7 @@ from headway import __version__
 from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
 from headway.host import doctor, interpreters
 from headway.host.interpreters import Interpreter
-from headway.host.machine import split_off_runner, this_machine
+from headway.host.machine import Machine, split_off_runner, this_machine
 from headway.host.paths import default_store
 from headway.lab.beside.surroundings import Surroundings, prepare
 from headway.lab.design import Cell, Experiment, Size, Variant
@@ -39,7 +39,7 @@ from headway.lab.launching.lock import only_lab
 from headway.lab.launching.processes import Processes, executables_of, on_cores
 from headway.lab.launching.request import Request, budget_s, check
 from headway.lab.launching.session import Predict, Progress, Report, Session
-from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing, refuse_nothing
+from headway.lab.plan import Plan, Skipped, fits_machine, make_plan, needed, nothing_missing, refuse_nothing
 from headway.lab.predicting.echo import Predictor
 from headway.library import library_path
 
@@ -94,7 +94,7 @@ class _Choice:
         self._request, self._seed, self._waited_s = request, seed, waited_s
         self.experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
         self.interpreters, self._passed_over = chosen.interpreters, chosen.passed_over
-        self.machine = this_machine(split_off_runner(this_machine().cores)[0])
+        self.machine = _machine()
         self.library, self._native_missing = _native_library()
         if not any(interpreter.ctypes for interpreter in self.interpreters):
             self._native_missing = self._native_missing or "none of the chosen interpreters can import ctypes"
@@ -181,6 +181,10 @@ class _Choice:
         )
 
 
+def _machine() -> Machine:
+    return this_machine(split_off_runner(this_machine().cores)[0])
+
+
 def _drawn(request: Request) -> int:
     """Return the seed of a run."""
     return int.from_bytes(os.urandom(4)) if request.seed is None else request.seed
@@ -236,7 +240,8 @@ def run(
         say: Called with one line for each thing that is prepared before launches.
         provide: Called when the first experiment that can run is done, for example to build further interpreters;
             nothing is measured in the meantime. The runner then looks for interpreters again, and the first experiment
-            continues on the new ones. If an interpreter of the request is not there yet, it is called before all.
+            continues on the new ones. If an interpreter of the request is not there yet,
+            or none that can run a chosen model, it is called before all.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -271,7 +276,9 @@ def run(
 
 
 def _choice_now(request: Request, seed: int, say: Say, *, may_wait: bool) -> _Choice | None:
-    """Return the choice with the interpreters that are there; None if one is missing and `may_wait`.
+    """Return the choice with the interpreters that are there; None if `may_wait` for one that is missing.
+
+    It is a name that is not there yet, or any that can run a chosen model.
 
     Raises:
         UsageError, InterpreterError: As for `run`.
@@ -283,7 +290,23 @@ def _choice_now(request: Request, seed: int, say: Say, *, may_wait: bool) -> _Ch
         if not may_wait:
             raise
         return None
-    return _Choice(request, seed, chosen)
+    try:
+        return _Choice(request, seed, chosen)
+    except UsageError:
+        if not (may_wait and _may_have_more(request)):
+            raise
+        return None
+
+
+def _may_have_more(request: Request) -> bool:
+    """Tell whether a further interpreter would be one of the request's, and may give it cells."""
+    return (not request.interpreters or "all" in request.interpreters) and fits_machine(
+        [experiment(name) for name in request.experiments] or experiments(),
+        _machine(),
+        size=request.size,
+        models=request.models,
+        placement=request.placement,
+    )
 
 
 def _first_look(choice: _Choice, results: store.Store, report: Report, say: Say) -> Session:
