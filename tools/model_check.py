@@ -94,7 +94,7 @@ HOLDS: dict[str, dict[str, Sequence[str]]] = {
     "handshake": {"": ORDERS, "HEAVY": ORDERS, "REFUSED": ("TSO",), "LIVE": ("SC",)},
     "parks": {"": ORDERS, "CHILD": ORDERS},
     "generation": {"": ORDERS},
-    "reborn": {"": NO_ORDER},
+    "reborn": {"": NO_ORDER, "RETIRE": NO_ORDER},
     "wake": {"": NO_ORDER, "FORCED": NO_ORDER, "GRACE": NO_ORDER},
     "stop": {"": NO_ORDER, "AGAIN": NO_ORDER, "TRACED": NO_ORDER, "WATCHDOG": NO_ORDER, "ELSEWHERE": NO_ORDER},
     "rest": dict.fromkeys(
@@ -128,7 +128,7 @@ FAILS: dict[str, dict[str, Sequence[str]]] = {
         "CHILD MUTATION_LEASE_FIRST": ORDERS,
     },
     "generation": {"MUTATION_ADOPT_UNLOCKED": ORDERS, "MUTATION_WATCHDOG_UNLOCKED": ORDERS},
-    "reborn": {"MUTATION_ANY_RECORD": NO_ORDER, "FEW": NO_ORDER},
+    "reborn": {"MUTATION_ANY_RECORD": NO_ORDER, "FEW": NO_ORDER, "RETIRE MUTATION_ADDRESS_UNSEEN": NO_ORDER},
     "wake": {
         "MUTATION_SLEEP_UNSEEN": NO_ORDER,
         "MUTATION_NO_UNLOCK_HOOK": NO_ORDER,

@@ -114,7 +114,7 @@ HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pth
 /* Lets the calling thread, which is in the queue, wait there before CPython makes it wait for the
  * GIL. */
 static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
-    if (hw__gil_enter(gil)) {
+    if (hw__gil_enter(gil, sched->memory)) {
         hw__on_wait(gil);
         hw__gil_leave(gil);
     }

@@ -250,16 +250,44 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
         gil = fill(i, memory, false);
     }
     if (gil == NULL) {
-        static atomic_bool said;
         no_room = memory;
         no_room_since = seen_removals;
-        hw__say_once(
-            &said,
-            "more than " HW__TEXT_OF(
-                HW__MAX_GILS) " interpreters have a GIL of their own: further ones run as without "
-                              "headway, neither recorded nor scheduled");
     }
     return gil;
+}
+
+/* As many interpreters that come one after another take longer: each of them takes milliseconds.
+ * With less, interpreters that live at the same time would keep taking each other's records. */
+int64_t hw__gil_idle_ns = 500000000;
+
+bool hw__gil_unused(const struct hw__gil *gil) {
+    return atomic_load_explicit(&gil->holder, memory_order_relaxed) == NULL &&
+           atomic_load_explicit(&gil->punctual, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&gil->late, memory_order_relaxed) == 0;
+}
+
+struct hw__gil *hw__gil_idle(int64_t now_ns) {
+    struct hw__gil *found = NULL;
+    int64_t oldest_ns = now_ns - hw__gil_idle_ns;
+    for (int i = 1; i < hw__gil_count(); i++) {
+        struct hw__gil *gil = &hw__gils[i];
+        int64_t last_ns = atomic_load_explicit(&gil->last_ns, memory_order_relaxed);
+        bool may = atomic_load(&gil->memory) != NULL && atomic_load(&gil->recorded) &&
+                   !atomic_load(&gil->scheduled) && hw__gil_unused(gil);
+        if (may && last_ns > 0 && last_ns <= oldest_ns) {
+            found = gil;
+            oldest_ns = last_ns;
+        }
+    }
+    return found;
+}
+
+void hw__gil_say_no_room(void) {
+    static atomic_bool said;
+    hw__say_once(&said, "more than " HW__TEXT_OF(
+                            HW__MAX_GILS) " GILs of interpreters are in use, or may be: those of "
+                                          "further interpreters run as without headway, neither "
+                                          "recorded nor scheduled");
 }
 
 /* Registers the process for membarrier(2). A forked child may have to register again. Returns
@@ -272,22 +300,29 @@ static bool register_barrier(void) {
 void hw__gil_record(struct hw__gil *gil) {
     gil->announced = gil->ending = false;
     hw__gil_forget_request(gil);
-    gil->holder = gil->last = gil->ender = NULL;
-    gil->last_ns = gil->away_due_ns = 0;
+    gil->last = gil->ender = NULL;
+    atomic_store_explicit(&gil->holder, NULL, memory_order_relaxed);
+    atomic_store_explicit(&gil->last_ns, 0, memory_order_relaxed);
+    gil->away_due_ns = 0;
     gil->quiet_releases = 0;
     gil->interval_us = 0;
     gil->ticks = (struct hw__ticks){0};
-    gil->meta = NULL;
     int saved = errno;
     atomic_store(&gil->light, register_barrier());
     atomic_store(&gil->recorded, true);
     errno = saved;
 }
 
-bool hw__gil_enter(struct hw__gil *gil) {
+/* Tells whether the record is still that of the GIL at this memory: it may have become another
+ * GIL's since the hook found it. */
+static bool has(const struct hw__gil *gil, const struct hw__gil_memory *memory) {
+    return atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory;
+}
+
+bool hw__gil_enter(struct hw__gil *gil, const struct hw__gil_memory *memory) {
     /* Without this first look, hw__gil_unrecord() would also wait for hooks that come, set `busy`
      * and find nothing to do; with many such hooks it might never return. */
-    if (!atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&gil->recorded, memory_order_relaxed) || !has(gil, memory)) {
         return false;
     }
     if (atomic_load_explicit(&gil->light, memory_order_relaxed)) {
@@ -297,7 +332,7 @@ bool hw__gil_enter(struct hw__gil *gil) {
     } else {
         atomic_store(&gil->busy, true);
     }
-    if (atomic_load(&gil->recorded)) {
+    if (atomic_load(&gil->recorded) && has(gil, memory)) {
         return true;
     }
     hw__gil_leave(gil);

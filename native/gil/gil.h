@@ -72,8 +72,9 @@ struct hw__gil {
     /* A request to the present holder is recorded. Relaxed: a hook may read it with the mutex
      * alone. */
     _Atomic bool request_told;
-    int64_t requested_ns;      /* when the first of these requests was made; 0: not known */
-    struct hw__thread *holder; /* the thread whose ACQUIRE was seen; NULL: none */
+    int64_t requested_ns; /* when the first of these requests was made; 0: not known */
+    /* The thread whose ACQUIRE was seen; NULL: none. Relaxed: hw__gil_idle() reads it, too. */
+    _Atomic(struct hw__thread *) holder;
     /* The holder's CPU time at `cpu_since_ns`, a moment of its hold; 0: not measured. */
     int64_t cpu_then_ns, cpu_since_ns;
     struct hw__thread *last;  /* the thread whose RELEASE was seen last; NULL: none */
@@ -82,11 +83,13 @@ struct hw__gil {
     uint32_t interval_us;     /* the switch interval, as last recorded; 0: not yet */
     /* releases since a thread last waited, or acquired the GIL after another one had released it */
     uint32_t quiet_releases;
-    int64_t last_ns;           /* the time of the GIL's last event; 0: none yet */
+    /* The time of the GIL's last event; 0: none yet. Relaxed: hw__gil_idle() reads it, too. */
+    _Atomic int64_t last_ns;
     int64_t away_due_ns;       /* when a time between holds is to be measured next (events.c) */
     struct hw__ticks ticks;    /* the clock of the GIL's events */
     struct hw__stacks *stacks; /* NULL: no stacks are read for this GIL */
-    struct hw__chunk *meta;    /* the chunk for meta records, or NULL */
+    /* The chunk for meta records, or NULL. The record's next GIL in this session goes on in it. */
+    struct hw__chunk *meta;
 
     /* The GIL that this record was last filled for; NULL: none. The thread that fills the record
      * writes this field, which is kept when the record is emptied. */
@@ -143,12 +146,29 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
  * interpreter is initialised again. */
 bool hw__gil_was_main(const struct hw__gil_memory *memory);
 
-/* Begins the writing of events of a GIL, up to hw__gil_leave(). The caller must be a hook that was
- * called with the GIL's mutex held.
+/* How long a GIL has had no event before its record may become another GIL's. Tests set it. */
+extern int64_t hw__gil_idle_ns;
+
+/* Finds the record to empty where all are in use: of a recorded GIL that no thread holds or waits
+ * for and that has had no event for hw__gil_idle_ns, the one with the oldest event. No policy may
+ * schedule the GIL. The caller must hold the registry's lock.
+ *
+ * Returns NULL where there is none. The GIL may be used again at any time: see hw__gil_unused(). */
+struct hw__gil *hw__gil_idle(int64_t now_ns);
+
+/* Tells whether no thread holds the GIL or waits for it, as far as is known. Certain after
+ * hw__gil_unrecord(). */
+bool hw__gil_unused(const struct hw__gil *gil);
+
+/* Says on stderr, once, that all records are in use. */
+void hw__gil_say_no_room(void);
+
+/* Begins the writing of events of the GIL at this memory, up to hw__gil_leave(). The caller must be
+ * a hook that was called with the GIL's mutex held.
  *
  * Returns whether the hook may write events; where it may not, hw__gil_leave() must not be called.
  */
-bool hw__gil_enter(struct hw__gil *gil);
+bool hw__gil_enter(struct hw__gil *gil, const struct hw__gil_memory *memory);
 void hw__gil_leave(struct hw__gil *gil);
 
 /* Forgets the request to the holder: a hold or a session begins. */
@@ -163,8 +183,8 @@ static inline bool hw__gil_is_asked(const struct hw__gil *gil) {
     return atomic_load_explicit(&gil->requested, memory_order_relaxed);
 }
 
-/* Starts the recording of a GIL, from an initial state. No other thread may be writing an event of
- * this GIL. */
+/* Starts the recording of a GIL, from an initial state; `meta` is kept. No other thread may be
+ * writing an event of this GIL. */
 void hw__gil_record(struct hw__gil *gil);
 
 /* Ends the recording of a GIL. When this function returns, no event of the GIL is being written. It

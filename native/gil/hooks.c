@@ -245,8 +245,8 @@ static _Atomic(const pthread_cond_t *) asked;
 static HW__TLS struct hw__gil *handing_over;
 static HW__TLS const pthread_mutex_t *handing_over_by;
 
-HW__APART static void tell_request(struct hw__gil *gil) {
-    if (hw__gil_enter(gil)) {
+HW__APART static void tell_request(struct hw__gil *gil, const struct hw__gil_memory *memory) {
+    if (hw__gil_enter(gil, memory)) {
         hw__on_request(gil);
         hw__gil_leave(gil);
     }
@@ -280,7 +280,7 @@ HW__APART static int wait_and_ask(struct hw__gil *gil, pthread_cond_t *cond, pth
         atomic_store_explicit(&asked, cond, memory_order_relaxed);
     }
     if (!atomic_load_explicit(&gil->request_told, memory_order_relaxed)) {
-        tell_request(gil);
+        tell_request(gil, memory);
     }
     return result;
 }
@@ -320,7 +320,7 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         return hw__real.timedwait(cond, mutex, deadline);
     }
     if (!hw__waits_already(gil)) {
-        if (!hw__gil_enter(gil)) {
+        if (!hw__gil_enter(gil, hw__gil_of_cond(cond))) {
             return wait_for_it(gil, cond, mutex, deadline);
         }
         hw__on_wait(gil);
@@ -443,7 +443,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         result = hw__real.signal(cond);
         signalled = true;
     }
-    if (hw__gil_enter(gil)) {
+    if (hw__gil_enter(gil, acquire ? hw__gil_of_switch_cond(cond) : hw__gil_of_cond(cond))) {
         if (acquire) {
             const struct hw__thread *before = gil->last;
             hw__on_acquire(gil);

@@ -8,11 +8,14 @@
  *
  * life() is an interpreter with a GIL of its own at an address: its hooks (look_and_signal()), its end,
  * which is not reported, and possibly another interpreter that is born there. session() starts and stops.
- * There is one record for each address that ever had a GIL. FEW: there is one record less.
+ * There is one record for each address that ever had a GIL. FEW: there is one record less. RETIRE: so it is,
+ * and where no record is free, a new GIL takes that of another one, which may be there still (retire_idle() in
+ * trace/events.c). A hook that stands still then must find that the record is another GIL's. A record that had
+ * an event less than half a second ago is not taken: no hook is in it. The session neither begins nor ends.
  *
  * Checked: a hook in a record belongs to that record's GIL, and is alone in it. */
 #define GILS 2 /* addresses, from 1 on */
-#ifdef FEW
+#if defined(FEW) || defined(RETIRE)
 #define RECORDS 1
 #else
 #define RECORDS 2
@@ -62,6 +65,13 @@ inline gil_add(address, found) {
 }
 hidden byte i_;
 
+/* retire_idle(): waits for the hook that is busy, and the record is free. */
+inline retire() {
+    atomic { inside[0] == 0; recorded[0] = false };
+    !busy[0];
+    memory[0] = NONE
+}
+
 inline gil_find(address, found) {
     d_step {
         found = RECORDS;
@@ -74,14 +84,29 @@ inline hook(address) {
     gil_find(address, at);
     if
     :: atomic { at == RECORDS && !registry -> gil_add(address, at) } /* hw__on_new_gil() tries the lock */
+#ifdef RETIRE
+       if
+       :: atomic { at == RECORDS && !registry -> registry = true };
+          retire();
+          atomic { gil_add(address, at); registry = false }
+       :: else
+       fi
+#endif
     :: else
     fi;
     if
+#ifdef MUTATION_ADDRESS_UNSEEN
     :: at < RECORDS && recorded[at] ->
+#else
+    :: atomic { at < RECORDS && recorded[at] && memory[at] == address } ->
+#endif
         busy[at] = true;
         if
-        :: recorded[at] ->
-            inside[at]++;
+#ifdef MUTATION_ADDRESS_UNSEEN
+        :: atomic { recorded[at] -> inside[at]++ };
+#else
+        :: atomic { recorded[at] && memory[at] == address -> inside[at]++ };
+#endif
             assert(inside[at] == 1 && memory[at] == address);
             inside[at]--
         :: else
@@ -124,4 +149,14 @@ proctype session() {
     od
 }
 
-init { atomic { run life(1); run life(2); run session() } }
+init {
+    atomic {
+        run life(1);
+        run life(2);
+#ifdef RETIRE
+        on = true
+#else
+        run session()
+#endif
+    }
+}

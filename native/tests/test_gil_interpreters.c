@@ -180,10 +180,66 @@ static void test_alone_since_before_the_session(void) {
     fake_gil_destroy(&own);
 }
 
-/* There are more GILs than records for them: the others are not recorded. */
+/* Interpreters come one after another, and their GILs go without notice, as CPython's do. Each is
+ * recorded: where no record is free, that of the GIL that was not used for longest becomes a new
+ * GIL's. A GIL that is still there then is found anew; one that is held or wanted stays. */
+static void test_one_after_another(void) {
+    enum { MANY = HW__MAX_GILS + 40 };
+    static struct fake_gil many[MANY], held;
+    int64_t idle_ns = hw__gil_idle_ns;
+    hw__gil_idle_ns = 0;
+    world_start("after.hwt");
+    fake_gil_init(&held);
+    struct fake_state *holding = fake_state_new(&held), *me = fake_current();
+    T_TRUE(PyEval_SaveThread() == me);
+    PyEval_RestoreThread(holding);
+    struct hw__gil *kept = world_record(&held);
+    T_TRUE(kept != NULL);
+    for (int i = 0; i < MANY; i++) {
+        fake_gil_init(&many[i]);
+        struct world_worker worker = {.gil = &many[i], .rounds = 2};
+        world_go(&worker);
+        pthread_join(worker.thread, NULL);
+        T_TRUE(world_record(&many[i]) != NULL);
+    }
+    T_TRUE(world_record(&held) == kept);
+    T_TRUE(PyEval_SaveThread() == holding);
+    PyEval_RestoreThread(me);
+    T_EQ(HW__MAX_GILS, hw__gil_count());
+    T_TRUE(world_record(&many[0]) == NULL);
+    use(&many[0], 3);
+    T_TRUE(world_record(&many[0]) != NULL);
+    uint32_t index = world_record(&many[0])->index;
+    T_EQ(0, hw_trace_stop());
+    hw__gil_idle_ns = idle_ns;
+
+    struct trace trace = trace_open(world_path("after.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(HW__MAX_GILS, trace.header->gil_count);
+    size_t begun = 0, ended = 0, acquires = 0;
+    for (int i = 1; i < HW__MAX_GILS; i++) {
+        begun += trace_count_meta(&trace, i, HW__META_GIL, NULL);
+        ended += trace_count_meta(&trace, i, HW__META_GIL_END, NULL);
+        acquires += count(&trace, (uint32_t)i, HW__ACQUIRE);
+    }
+    T_EQ(MANY + 2, begun); /* the held one, and the first one twice */
+    T_EQ(MANY + 2 - (HW__MAX_GILS - 1), ended);
+    T_EQ(1 + 2 * MANY + 3, acquires);
+    T_EQ(2, trace_count_meta(&trace, (int)index, HW__META_GIL, NULL));
+    trace_close(&trace);
+    fake_state_free(holding);
+    for (int i = 0; i < MANY; i++) {
+        fake_gil_destroy(&many[i]);
+    }
+    fake_gil_destroy(&held);
+}
+
+/* There are more GILs in use than records for them: the others are not recorded. */
 static void test_too_many(void) {
     enum { MANY = HW__MAX_GILS + 5 };
     static struct fake_gil many[MANY];
+    int64_t idle_ns = hw__gil_idle_ns;
+    hw__gil_idle_ns = INT64_MAX; /* all are in use */
     world_start("many.hwt");
     for (int i = 0; i < MANY; i++) {
         fake_gil_init(&many[i]);
@@ -196,6 +252,7 @@ static void test_too_many(void) {
     use(&many[MANY - 1], 1);
     T_TRUE(world_record(&many[MANY - 1]) != NULL);
     T_EQ(0, hw_trace_stop());
+    hw__gil_idle_ns = idle_ns;
     for (int i = 1; i < MANY; i++) {
         fake_gil_destroy(&many[i]);
     }
@@ -248,6 +305,7 @@ int main(void) {
     T_RUN(test_ends_and_comes_back);
     T_RUN(test_older_than_the_session);
     T_RUN(test_alone_since_before_the_session);
+    T_RUN(test_one_after_another);
     T_RUN(test_too_many);
     T_RUN(test_main_comes_back);
     T_RUN(test_main_comes_back_between_sessions);

@@ -180,7 +180,7 @@ static void test_a_hook_that_has_nothing_to_do_marks_nothing(void) {
     struct hw__gil *gil = main_gil();
     T_TRUE(!atomic_load(&gil->recorded));
     atomic_store(&gil->busy, true);
-    T_TRUE(!hw__gil_enter(gil));
+    T_TRUE(!hw__gil_enter(gil, atomic_load(&gil->memory)));
     T_TRUE(atomic_load(&gil->busy));
     atomic_store(&gil->busy, false);
 }

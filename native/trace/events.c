@@ -96,6 +96,7 @@ HW__RARE bool hw__adopt(void) {
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__gil *gil = &hw__gils[i];
         hw__stacks_drop(gil);
+        gil->meta = NULL;
         if (done && atomic_load(&gil->memory) != NULL) {
             hw__gil_record(gil);
         } else {
@@ -158,9 +159,11 @@ static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
         hw__abandon(gil, now);
         return NULL;
     }
-    now = now < gil->last_ns ? gil->last_ns : now;
+    int64_t last_ns = atomic_load_explicit(&gil->last_ns, memory_order_relaxed);
+    now = now < last_ns ? last_ns : now;
     now = now < thread->last_ns ? thread->last_ns : now;
-    *now_ns = gil->last_ns = now;
+    *now_ns = now;
+    HW__SET(gil->last_ns, now);
     if (!gil->announced) {
         announce(gil, now);
     }
@@ -446,7 +449,7 @@ static void tell_interval(struct hw__gil *gil, struct hw__thread *thread, uint32
 static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags,
                  int64_t cpu) {
     thread->held_since_ns = now_ns;
-    gil->holder = thread;
+    HW__SET(gil->holder, thread);
     gil->cpu_then_ns = cpu;
     gil->cpu_since_ns = now_ns;
     hw__gil_forget_request(gil);
@@ -483,7 +486,8 @@ void hw__on_acquire(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL) {
-        gil->holder = gil->last = NULL;
+        HW__SET(gil->holder, NULL);
+        gil->last = NULL;
         hw__gil_forget_request(gil);
         return;
     }
@@ -561,8 +565,50 @@ void hw__on_release(struct hw__gil *gil) {
         HW__ADD(slot->forced, 1);
     }
     hw__slot_change(thread, HW__SLOT_IDLE, now);
-    gil->holder = NULL;
+    HW__SET(gil->holder, NULL);
     gil->last = thread;
+}
+
+/* Ends the GIL in the trace, and empties its record. The registry's lock must be held, and no hook
+ * may be writing an event of the GIL. */
+static void end_gil(struct hw__gil *gil, bool recorded) {
+    if (recorded && gil->announced && !atomic_load(&hw__session.inherited)) {
+        struct hw__meta_gil *record = hw__meta_begin(gil, HW__META_GIL_END, sizeof *record);
+        if (record != NULL) {
+            record->index = gil->index;
+            record->main = gil->main;
+            record->address = (uint64_t)(uintptr_t)atomic_load(&gil->memory);
+            int64_t now = hw_now_ns();
+            record->time_ns = now < gil->last_ns ? gil->last_ns : now;
+            hw__meta_commit(gil, record);
+        }
+    }
+    hw__stacks_drop(gil);
+    hw__sched_forget(gil);
+    hw__gil_remove(gil);
+}
+
+/* Empties a record, for a new GIL where all records are in use. From CPython 3.12 on, the end of a
+ * sub-interpreter frees its GIL without a call that a hook would see, so most records may be those
+ * of GILs that are gone. A GIL's memory is not looked at. If this GIL is still there, its next
+ * acquire makes a new record: in the trace it ends, and another one begins. Returns whether a
+ * record is empty now. */
+static bool retire_idle(void) {
+    if (!hw__session.active || atomic_load(&hw__session.inherited) != 0) {
+        return false;
+    }
+    struct hw__gil *gil = hw__gil_idle(hw_now_ns());
+    if (gil == NULL) {
+        return false;
+    }
+    int64_t last_ns = gil->last_ns;
+    hw__gil_unrecord(gil);
+    if (!hw__gil_unused(gil) || gil->last_ns != last_ns) {
+        atomic_store(&gil->recorded, true); /* it was used meanwhile */
+        return false;
+    }
+    end_gil(gil, true);
+    return true;
 }
 
 HW__RARE struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
@@ -571,8 +617,14 @@ HW__RARE struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
     if (!hw__registry_trylock()) {
         return NULL;
     }
-    struct hw__gil *gil =
-        hw__gil_add(memory, hw__gil_was_main(memory) || hw__gil_in_runtime(memory));
+    bool main = hw__gil_was_main(memory) || hw__gil_in_runtime(memory);
+    struct hw__gil *gil = hw__gil_add(memory, main);
+    if (gil == NULL && !main && retire_idle()) {
+        gil = hw__gil_add(memory, false);
+    }
+    if (gil == NULL && !main) {
+        hw__gil_say_no_room();
+    }
     if (gil != NULL && hw__session.active) {
         hw__gil_record(gil);
     }
@@ -585,20 +637,7 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
     if (atomic_load(&gil->memory) == memory) {
         bool recorded = atomic_load(&gil->recorded);
         hw__gil_unrecord(gil);
-        if (recorded && gil->announced && !atomic_load(&hw__session.inherited)) {
-            struct hw__meta_gil *record = hw__meta_begin(gil, HW__META_GIL_END, sizeof *record);
-            if (record != NULL) {
-                record->index = gil->index;
-                record->main = gil->main;
-                record->address = (uint64_t)(uintptr_t)memory;
-                int64_t now = hw_now_ns();
-                record->time_ns = now < gil->last_ns ? gil->last_ns : now;
-                hw__meta_commit(gil, record);
-            }
-        }
-        hw__stacks_drop(gil);
-        hw__sched_forget(gil);
-        hw__gil_remove(gil);
+        end_gil(gil, recorded);
     }
     hw__registry_unlock();
 }

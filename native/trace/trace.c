@@ -147,10 +147,12 @@ static void record_gils(bool recorded) {
         struct hw__gil *gil = &hw__gils[i];
         struct hw__gil_memory *memory = atomic_load(&gil->memory);
         if (memory == NULL) {
+            gil->meta = NULL; /* of a GIL that ended during the session */
             continue;
         }
         hw__gil_unrecord(gil);
         hw__stacks_drop(gil);
+        gil->meta = NULL;
         if (recorded) {
             hw__gil_record(gil);
         }
@@ -242,7 +244,7 @@ static void begin(const struct hw_trace_options *options) {
      * during an earlier session, when the GIL was on for a moment. */
     if (memory != NULL && options->gil_enabled) {
         pthread_mutex_lock(&memory->mutex);
-        if (hw__gil_is_mine(memory) && hw__gil_enter(gil)) {
+        if (hw__gil_is_mine(memory) && hw__gil_enter(gil, memory)) {
             hw__on_found_holding(gil);
             hw__gil_leave(gil);
         }

@@ -7,7 +7,7 @@ memory is allocated.
 """
 
 import struct
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -113,6 +113,7 @@ class Records:
     damaged_bytes: int = 0
     _begun: dict[int, tuple[bool, int, int]] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)
+    _lives: Counter[int] = field(default_factory=Counter)
     _codes: dict[int, dict[int, Code]] = field(default_factory=lambda: defaultdict(dict))
     _nodes: dict[int, list[NDArray[np.void]]] = field(default_factory=lambda: defaultdict(list))
     _types: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -176,8 +177,10 @@ class Records:
                 return False
             if kind == hwt.META_GIL:
                 self._begun.setdefault(index, (main != 0, address, time_ns))
+                self._lives[index] += 1
             else:
-                self._ended.setdefault(index, time_ns)
+                self._ended[index] = max(time_ns, self._ended.get(index, 0))
+                self._lives[index] -= 1
             return True
         return False
 
@@ -189,11 +192,15 @@ class Records:
         return True
 
     def gils(self, at_least: int, start_ns: int) -> list[Gil]:
-        """Return the GILs by index; a GIL without a record counts as begun with the trace."""
+        """Return the GILs by index; a GIL without a record counts as begun with the trace.
+
+        Several GILs that had a number one after the other are as one, from the first one's begin to the last one's end.
+        """
         found = []
         for index in range(max(at_least, *(index + 1 for index in (*self._begun, *self._ended, -1)))):
             main, address, time_ns = self._begun.get(index, (index == 0, 0, start_ns))
-            found.append(Gil(index, main, address, time_ns, self._ended.get(index)))
+            end_ns = self._ended.get(index) if self._lives[index] <= 0 else None
+            found.append(Gil(index, main, address, time_ns, end_ns))
         return found
 
     def tables(self, *, has_gil: bool = True) -> Tables:
