@@ -1,6 +1,13 @@
 """A suite as users write it, for type checkers to check; it is not run."""
 
+import enum
+
 from headway import Bench
+
+
+class Kind(enum.Enum):
+    ONE = 1
+    OTHER = 2
 
 
 def add(a: int, b: int = 1) -> int:
@@ -21,6 +28,15 @@ def test_plain(headway: Bench) -> None:
     assert load.percentile(0.9).below(10.0)
     wait: float = load.percentile_s(0.99)
     assert wait < 10
+
+
+def test_keys(headway: Bench) -> None:
+    by_number = headway.compare({1: add, 2.5: lambda a: a}, 1)
+    assert by_number[1].faster_than(by_number[2.5])
+    by_kind = headway.compare_concurrent({Kind.ONE: add, Kind.OTHER: add}, 1, tasks=2)
+    assert by_kind.ratio(Kind.ONE, Kind.OTHER).value > 0
+    named = {"one": add}
+    assert headway.compare(named | {"other": add}, 1).fastest.measured
 
 
 async def test_async(headway: Bench) -> None:

@@ -199,7 +199,7 @@ class Bench:
         calls = max(1, round(rate * seconds))
         return self._one(target, model, 1, source, calls=calls, rounds=1, lag=True)
 
-    def compare(self, alternatives: Mapping[str, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Comparison:
+    def compare(self, alternatives: Mapping[Any, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Comparison:
         """Time alternatives in turns, with the same arguments, and return a `Comparison`.
 
         The caller must await it if one of the alternatives is async.
@@ -211,7 +211,7 @@ class Bench:
 
     def compare_concurrent(
         self,
-        alternatives: Mapping[str, Callable[..., Any]],
+        alternatives: Mapping[Any, Callable[..., Any]],
         /,
         *args: Any,
         tasks: int = 16,
@@ -232,7 +232,7 @@ class Bench:
 
     def _compared(
         self,
-        alternatives: Mapping[str, Callable[..., Any]],
+        alternatives: Mapping[Any, Callable[..., Any]],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         how: Callable[[Target], tuple[str, int, Callable[[Target, Watch], Source]]],

@@ -446,16 +446,16 @@ _APART = "both were measured in separate tests or sessions, not in turns"
 
 
 @final
-class Comparison(Mapping[str, Result]):
-    """Alternatives that were measured in turns, by name."""
+class Comparison(Mapping[Any, Result]):
+    """Alternatives that were measured in turns, by the keys that they were given with, such as names or numbers."""
 
-    def __init__(self, results: Mapping[str, Result]) -> None:
+    def __init__(self, results: Mapping[Any, Result]) -> None:
         self._results = dict(results)
 
-    def __getitem__(self, name: str) -> Result:
-        return self._results[name]
+    def __getitem__(self, key: Any) -> Result:
+        return self._results[key]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._results)
 
     def __len__(self) -> int:
@@ -466,7 +466,7 @@ class Comparison(Mapping[str, Result]):
         yield from ()
         return self
 
-    def ratio(self, top: str, bottom: str) -> stats.Interval:
+    def ratio(self, top: Any, bottom: Any) -> stats.Interval:
         """Return the time of one over the other's, with its interval (see `Result.ratio_to`).
 
         Raises:
