@@ -450,7 +450,7 @@ class Comparison(Mapping[Any, Result]):
     """Alternatives that were measured in turns, by the keys that they were given with, such as names or numbers."""
 
     def __init__(self, results: Mapping[Any, Result]) -> None:
-        self._results = dict(results)
+        self._results: dict[Any, Result] = dict(results)
 
     def __getitem__(self, key: Any) -> Result:
         return self._results[key]
