@@ -129,6 +129,9 @@ class Asked:
     def besides(self) -> list[str]:
         """Options for launches by which other plugins, which the configuration may switch on, let them measure."""
         plugins, found = self.config.pluginmanager, []
+        if plugins.hasplugin("logging"):
+            # The file of the session's log may be named by the configuration, and a launch would begin it anew.
+            found.append(f"--log-file={os.devnull}")
         if plugins.hasplugin("xdist"):
             found += ["-n", "0"]
         if plugins.hasplugin("pytest_cov"):

@@ -34,3 +34,30 @@ def test_a_launch_does_not_check_files_that_it_does_not_write(quick):
 
     quick.runpytest_subprocess("-q", *options).assert_outcomes(passed=2)
     assert (quick.path / "there" / "x.sqlite").exists()
+
+
+LOGS = """
+import logging, pytest
+
+@pytest.mark.headway(rounds=2, calls=1)
+def test_first(headway):
+    headway(logging.getLogger("mine").warning, "a call")
+
+def test_last():
+    logging.getLogger("mine").warning("the end")
+"""
+
+
+@pytest.mark.parametrize("way", ["option", "configuration"])
+def test_the_log_is_that_of_the_session(quick, way):
+    """A launch neither empties nor writes the log file of the session, whichever way that is named."""
+    quick.makepyfile(LOGS)
+    if way == "configuration":
+        quick.makeini("[pytest]\nlog_file = x.log\nlog_file_format = %(message)s %(process)d")
+    options = ["--log-file", "x.log", "--log-file-format", "%(message)s %(process)d"] if way == "option" else []
+    quick.runpytest_subprocess("-q", *options, "--headway-launches", "2").assert_outcomes(passed=2)
+
+    lines = (quick.path / "x.log").read_text().splitlines()
+    # The session calls the function once, before its last test.
+    assert [line.rpartition(" ")[0] for line in lines] == ["a call", "the end"]
+    assert len({line.rpartition(" ")[2] for line in lines}) == 1

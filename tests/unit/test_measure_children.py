@@ -32,6 +32,12 @@ from headway.measure.measured import Measured
         (["--junit-prefix", "x", "--junitxml=a.xml", "--durations", "5", "-s"], [], ["-s"]),
         (["-x", "--stepwise", "--lf", "--cache-clear", "--asyncio-mode=auto"], [], ["--asyncio-mode=auto"]),
         (["--basetemp", "tmp", "-q", "--basetemp=tmp"], [], ["-q"]),
+        (
+            ["--log-file", "a.log", "-q", "--log-file=a.log", "--log-file-level", "INFO"],
+            [],
+            ["-q", "--log-file-level", "INFO"],
+        ),
+        (["--alluredir", "report", "--clean-alluredir", "--pastebin", "all", "--pastebin=all", "-q"], [], ["-q"]),
         (["--headway-launches", "5", "--headway-trace", "-q", "--headway-json=a", "--headway-no-store"], [], ["-q"]),
     ],
 )
@@ -151,6 +157,7 @@ def test_other_plugins_are_told_to_let_a_launch_measure():
         ).besides
 
     assert besides(()) == []
+    assert besides(("logging",)) == ["--log-file=/dev/null"]
     assert besides(("xdist",)) == ["-n", "0"]
     assert besides(("pytest_cov",), randomly_seed=7) == ["--no-cov", "--randomly-seed=7"]
 

@@ -66,7 +66,7 @@ _NOT_OURS |= {
     "--cov-config",
     "--cov-fail-under",
 }
-_NOT_OURS |= {"--html", "--report-log", "--basetemp"}
+_NOT_OURS |= {"--html", "--report-log", "--basetemp", "--log-file", "--alluredir", "--pastebin"}
 """Options with a value that concern the session and not a launch: output files, folders, when to stop, distribution of
 work."""
 _ALONE = {
@@ -81,7 +81,7 @@ _ALONE = {
     "--nf",
     "--new-first",
 }
-_ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--no-cov", "--cache-clear"}
+_ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--no-cov", "--cache-clear", "--clean-alluredir"}
 _FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store", "--headway-only", "--headway-skip"}
 _FLAGS |= {"--headway-stalls", "--headway-with-reference"}
 """Our options that have no value."""
@@ -96,6 +96,9 @@ _PREFIXES = (
     "--numprocesses",
     "--dist",
     "--basetemp",
+    "--log-file=",
+    "--alluredir",
+    "--pastebin",
 )
 LIMIT_S = 900
 """The most seconds that a launch may take; of two that take turns, the most from one turn to the next."""
