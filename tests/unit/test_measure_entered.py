@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from headway.measure.bench import Bench
 from headway.measure.children import Launched
 from headway.measure.journal import Entry, Journal, Options, entered
 from headway.measure.result import Result
-from headway.report.benchmarks import benchmark_tables
+from headway.report.benchmarks import benchmark_tables, results_to_json, session_to_json
 
 
 def noted(seen, test):
@@ -113,3 +114,26 @@ def test_a_number_of_a_test_is_not_taken_for_one_of_the_session():
     entered(session, of("second", "group", "group (2)"))
 
     assert len({one.group for one in session}) == 3
+
+
+def test_json_has_the_tables_figures():
+    """JSON names the baseline, and has the ratio to it and the percentiles of loads; stored sessions need neither."""
+    journal = Journal(test="test", group="file")
+    headway = Bench(journal, Options(rounds=5, calls=20))
+    headway.compare_concurrent({"one": int, "other": lambda: sum(range(1000))}, tasks=2)
+    headway(int)
+    groups = {}
+    for entry in journal.keyed():
+        groups.setdefault(entry.group, []).append(entry)
+
+    (one, other), (alone,) = results_to_json(groups, Path())["groups"].values()
+    assert [each["baseline"] for each in (one, other, alone)] == ["one", "one", ""]
+    assert one["ratio_to_baseline"] is alone["ratio_to_baseline"] is None
+    ratio = other["ratio_to_baseline"]
+    assert 1 < ratio["value"] == groups["file: test"][1].result.ratio_measured(groups["file: test"][0].result).value
+    assert ratio["low"] < ratio["value"]
+    assert alone["percentiles_s"] == {}
+    for each in (one, other):
+        assert list(each["percentiles_s"]) == ["0.5", "0.99"]
+        assert 0 < each["percentiles_s"]["0.5"]["value"] <= each["percentiles_s"]["0.99"]["value"]
+    assert "percentiles_s" not in session_to_json(groups, Path())["groups"]["file"][0]

@@ -98,8 +98,7 @@ def _table(group: str, entries: Sequence[Entry], earlier: Earlier | None, how: S
         ordered.sort(key=lambda one: one.result.per_call_s if one.result.measured else math.inf)
     elif how.order == "name":
         ordered.sort(key=lambda one: one.label)
-    # Only benchmarks that took turns have a ratio.
-    base = next((one for one in entries if one.label == one.baseline), None)
+    base = _base(entries)
     columns: dict[str, tuple[str, Callable[[Entry], str]]] = {
         "model": ("model", lambda one: _model(one.result)),
         "time": ("time per call", lambda one: _time(one.result.interval, how.unit) if one.result.measured else EMPTY),
@@ -123,6 +122,11 @@ def _table(group: str, entries: Sequence[Entry], earlier: Earlier | None, how: S
         tuple((one.label, *(row[place] for place in kept)) for one, row in zip(ordered, cells, strict=True)),
         1,
     )
+
+
+def _base(entries: Sequence[Entry]) -> Entry | None:
+    """Return the benchmark of a group that ratios refer to; only benchmarks that took turns have a ratio."""
+    return next((one for one in entries if one.label == one.baseline), None)
 
 
 def _notes(entries: Sequence[Entry]) -> Iterator[str]:
@@ -250,7 +254,17 @@ def results_to_json(groups: Groups, folder: Path, earlier: Earlier | None = None
         "python": platform.python_version(),
         "at": _now(),
         "commit_info": commit_info(folder),
-        "groups": {group: [_result(entry, earlier) for entry in entries] for group, entries in groups.items()},
+        "groups": {
+            group: [
+                {
+                    **_result(entry, earlier),
+                    **_compared(entry, _base(entries)),
+                    "percentiles_s": _percentiles(entry.result),
+                }
+                for entry in entries
+            ]
+            for group, entries in groups.items()
+        },
     }
 
 
@@ -329,6 +343,19 @@ def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
         "failed": list(one.failed),
         "why_not": one.why_not,
     }
+
+
+def _compared(entry: Entry, base: Entry | None) -> dict[str, Any]:
+    """Return the benchmark that took turns with this one, "" without one, and the ratio to it."""
+    found = entry.result.ratio_measured(base.result) if base is not None and entry is not base else None
+    return {"baseline": entry.baseline, "ratio_to_baseline": interval_to_json(found)}
+
+
+def _percentiles(one: Result) -> dict[str, Any]:
+    """Return the percentiles of the table with their intervals; {} if calls were not timed one by one."""
+    if not one.measured or not one.launches[0].latencies_s:
+        return {}
+    return {str(share): interval_to_json(one.percentile(share).interval) for share in (0.5, 0.99)}
 
 
 def to_pyperf(groups: Groups) -> dict[str, Any]:
