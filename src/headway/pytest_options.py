@@ -220,6 +220,12 @@ class Asked:
                 raise UsageError(f"--headway-{name} {given}: the name of its file would be too long")
             if given is not None and self.child is None and self.kept_file(given).is_dir():
                 raise UsageError(f"--headway-{name} {given}: {self.kept_file(given)} is a folder; choose another name")
+        for name, what in (("against", "a revision"), ("compare", "the name of stored sessions")):
+            if self.option(name) == "":
+                raise UsageError(
+                    f"--headway-{name}: expected {what}, and nothing is given",
+                    hint="a variable in the command may be empty",
+                )
         for one, other in (("save", "add"), ("only", "skip"), ("compare", "against")):
             if self.option(one) and self.option(other):
                 raise UsageError(

@@ -26,6 +26,16 @@ def test_a_file_that_two_options_name_or_that_has_no_folder_is_refused(quick, op
     assert not (quick.path / "nowhere").exists()
 
 
+@pytest.mark.parametrize("name", ["against", "compare"])
+def test_an_empty_name_to_compare_with_is_refused(quick, name):
+    """A variable of a CI may be empty; without a word, nothing would be compared."""
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", f"--headway-{name}", "")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--headway-{name}: expected *, and nothing is given; a variable in the command *"])
+
+
 def test_a_launch_does_not_check_files_that_it_does_not_write(quick):
     """A test may move to another folder, where the launch's options name no folder."""
     quick.makepyfile(TWO)
