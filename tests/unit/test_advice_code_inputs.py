@@ -1,20 +1,23 @@
 """The code to paste has the inputs as they were measured, once, and says what it does not bring back."""
 
+import ast
 import json
+import re
 import runpy
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from headway_agent.strangers import target as agents
 from test_advice_code import function_of
 
-from headway.advice.code import code_for, guard_for
+from headway.advice.code import _OURS, code_for, guard_for
 from headway.advice.models import POOLS
-from headway.advice.target import parse_target, with_inputs, with_json
+from headway.advice.target import MOST_INPUTS, parse_target, with_inputs, with_json
 
 LIBRARY = """
 import enum, functools, os
@@ -179,3 +182,39 @@ def test_code_for_a_file_of_another_folder_says_what_its_import_needs(
     monkeypatch.chdir(tmp_path / "src")
     here = with_inputs(parse_target("src_app.py:work"), ":given")
     assert "import path" not in code_for(here, function_of("plain"), "serial", 2)
+
+
+def _names(code: str) -> set[str]:
+    """Return all names of a program in Python, also of the lines in its comments that may take the place of others."""
+    flags = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = cast(ast.AST, compile(re.sub(r"(?m)^#     ", "", code), "pasted", "exec", flags))
+    found: set[str] = set()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.alias):
+            found.add(one.asname or one.name)
+        elif isinstance(one, ast.Name | ast.arg | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(next(getattr(one, field) for field in ("id", "arg", "name") if hasattr(one, field)))
+    return found
+
+
+def test_no_function_takes_a_name_that_the_code_needs() -> None:
+    """A function called `multiprocessing`, or `list`, would else be what the pasted code calls for its own purposes."""
+    found: set[str] = set()
+    for kind, by_name, typical, count, given in product(
+        ("plain", "generator", "async", "async generator"),
+        (False, True),
+        (0, 3),
+        (2, MOST_INPUTS),
+        (":given", "", "[]"),
+    ):
+        target = parse_target("app:work")
+        if given:
+            target = with_inputs(target, given) if given == ":given" else with_json(target, "[NaN]")
+        function = function_of(kind, by_name=by_name, typical=typical, inputs=count, changes_arguments=typical > 0)
+        for model in ("serial", *POOLS, *["asyncio"] * kind.startswith("async")):
+            found |= _names(code_for(target, function, model, 2)) | _names(guard_for(target, function, model, 2, 1.5))
+    # `address` is for the user to fill in; the names of the function, its inputs and its test are given here.
+    own = found - {"work", "given", "address", "__name__", "test_work_scales"}
+
+    assert {"ProcessPoolExecutor", "joblib", "itertools", "isinstance"} <= own
+    assert own <= _OURS

@@ -20,25 +20,41 @@ __all__ = ["code_for", "guard_for", "required_of", "undecided", "unguarded"]
 _ITEMS = "inputs"
 
 _OURS = {
+    "InterpreterPoolExecutor",
+    "ProcessPoolExecutor",
+    "ThreadPoolExecutor",
     "args",
+    "asyncio",
     "call",
+    "dask",
     "example",
+    "float",
     "functools",
+    "future",
+    "futures",
     "headway",
     "importlib",
     "inputs",
+    "isinstance",
+    "iter",
     "itertools",
+    "joblib",
     "kwargs",
+    "list",
     "loop",
     "main",
+    "multiprocessing",
+    "next",
     "one",
     "pickle",
     "pool",
     "result",
+    "results",
+    "tuple",
     "unchanged",
     "whole",
 }
-"""Names of the code itself; a function of such a name is imported under another one."""
+"""Names that the code itself has or uses; a function of such a name is imported under another one."""
 
 
 def _given(function: Function) -> str:
