@@ -49,6 +49,7 @@ def function_of(
     unpicklable=(),
     makes_inputs=True,
     typical=0,
+    bound=0,
 ) -> Any:
     """Return a function of which only its kind, and what matters about its arguments, are known."""
     return SimpleNamespace(
@@ -59,6 +60,7 @@ def function_of(
         changes=("its arguments",) * changes_arguments,
         makes_inputs=makes_inputs,
         typical=typical,
+        bound=bound,
         pickle_s=pickle_s,
         unpicklable=unpicklable,
         call_s=0.02,

@@ -36,6 +36,9 @@ partial = functools.partial(made)
 sizes = [1, 2]
 both = Both(sizes)
 main = call = example = made
+def added(to, n, *, more=0): return to + n + more
+increased = functools.partial(added, 10)
+def increases(): return [functools.partial(increased, 1, more=100), functools.partial(increased, 2, more=100), 3]
 def of(n): return int(getattr(n, "value", n))
 def record(**options): return options
 """
@@ -58,7 +61,7 @@ NOTED: list[list[Any]] = []
 
 def noted(function, *args, **kwargs):
     """Note a call as a fixture `headway` that measures nothing and finds everything to scale."""
-    NOTED.append([function.__name__, args, kwargs])
+    NOTED.append([getattr(function, "__name__", ""), args, kwargs])
     return SimpleNamespace(scales=lambda **_: True)
 
 
@@ -87,6 +90,20 @@ def test_the_code_takes_inputs_as_they_were_measured(library, name, calls):
     assert runpy.run_path(str(written(library, code)), run_name="__main__")["results"] == [1, 2]
     _, args, _ = run_guard(guard_for(target, function_of("plain", makes_inputs=makes), "threads", 2, 1.5))
     assert [function(*args)] == [1]
+
+
+def test_inputs_of_a_target_that_is_a_partial_itself_may_be_partials_of_it(library):
+    """Python makes them partials of the inner function, with the arguments of both: each call has its own ones alone."""
+    target = with_inputs(parse_target("library:increased", cwd=library), "library:increases")
+    function = agents.find(target.job())
+    given, by_name, _ = agents.calls_of(target.job(), function)
+    assert [function(*args, **kwargs) for args, kwargs in given] == [111, 112, 13]
+    assert (by_name, agents.bound(function)) == (True, 1)
+    known = function_of("plain", by_name=True, bound=1)
+    code = code_for(target, known, "serial", 1)
+    assert runpy.run_path(str(written(library, code)), run_name="__main__")["results"] == [111, 112, 13]
+    _, args, kwargs = run_guard(guard_for(target, known, "threads", 2, 1.5))
+    assert function(*args, **kwargs) == 111
 
 
 def written(folder, code):

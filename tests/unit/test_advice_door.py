@@ -179,6 +179,10 @@ def test_an_input_may_have_arguments_by_name() -> None:
     assert door._call_of(functools.partial(Text.words, Text, most=3), Text.words) == ((Text,), {"most": 3})
     assert door._call_of(callback, Text.words) == ((callback,), {})
     assert door._call_of((1, 2), Text.words) == ((1, 2), {})
+    # Python makes a partial of `callback` one of `print`, with the arguments of both.
+    assert door._call_of(functools.partial(callback, 2, sep=""), callback) == ((2,), {"sep": ""})
+    other = functools.partial(print, 2)
+    assert door._call_of(other, callback) == ((other,), {})
 
 
 def test_inputs_that_cannot_be_pickled_are_told() -> None:

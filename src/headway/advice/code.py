@@ -193,7 +193,8 @@ def _arguments_of(element: str, function: Function) -> str:
     given = f"{element} if isinstance({element}, tuple) else ({element},)"
     if not function.by_name:
         return given
-    named = f"({element}.args, {element}.keywords) if isinstance({element}, functools.partial)"
+    args = f"{element}.args[{function.bound}:]" if function.bound else f"{element}.args"
+    named = f"({args}, {element}.keywords) if isinstance({element}, functools.partial)"
     return f"{named} else ({given}, {{}})"
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import operator
 import pickle
 import reprlib
 import sys
@@ -94,8 +95,12 @@ def _elements_of(inputs: Any) -> Iterator[Any]:
 
 def _call_of(element: Any, function: Callable[..., Any]) -> tuple[Any, dict[str, Any]]:
     """Return (args, kwargs) of an element of the inputs; the agent's `strangers.target` does the same."""
-    if isinstance(element, functools.partial) and element.func == function:
-        return element.args, element.keywords
+    # A partial of a partial is one of the inner function, with the arguments of both.
+    made = functools.partial(function)
+    if isinstance(element, functools.partial) and element.func == made.func:
+        own = len(made.args)
+        if len(element.args) >= own and all(map(operator.is_, made.args, element.args)):
+            return element.args[own:], element.keywords
     return (element if isinstance(element, tuple) else (element,)), {}
 
 

@@ -102,6 +102,7 @@ class Function:
         returns_nothing: The result of every call is None.
         effects: The changes that it makes besides its result: (kind, words).
         by_name: Some of its inputs give arguments by name.
+        bound: The number of arguments by position that a `functools.partial` of it has before its own: it is a partial itself.
         locks: The locks that its calls take.
         typical: The place of an input whose calls take about the mean of all inputs' calls.
         mixed: Models whose calls beside each other gave results that the same calls alone did not give, in the race.
@@ -136,6 +137,7 @@ class Function:
     returns_nothing: bool = False
     makes_inputs: bool = False
     typical: int = 0
+    bound: int = 0
 
     @property
     def changes(self) -> tuple[str, ...]:
@@ -321,6 +323,7 @@ def _function(answer: Answer) -> Function:
         own_loop=looked["own_loop"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
         by_name=inputs["by_name"],
+        bound=inputs["bound"],
         locks=tuple(Lock(**one) for one in again["locks"]),
         unpicklable=tuple(what for what, error in _unpicklable(answer).items() if error),
     )

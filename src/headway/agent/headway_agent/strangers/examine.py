@@ -129,7 +129,7 @@ def _function(job, talk):
     from . import calls
     from .effects import Effects
     from .locks import Locks
-    from .target import InputsError, MissingNameError, calls_of, class_of_method, maker_of
+    from .target import InputsError, MissingNameError, bound, calls_of, class_of_method, maker_of
 
     talk.begin("function")
     if not callable(function):
@@ -162,6 +162,7 @@ def _function(job, talk):
         "inputs",
         count=len(given),
         by_name=by_name,
+        bound=bound(function),
         made=maker_of(job["target"], function) is not None,
         lost=lost,
         bytes=max(sizes) if sizes else 0,

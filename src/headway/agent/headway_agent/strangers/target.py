@@ -20,6 +20,7 @@ import importlib.util
 import inspect
 import io
 import itertools
+import operator
 import os
 import pickle
 import reprlib
@@ -28,6 +29,7 @@ import sys
 __all__ = [
     "InputsError",
     "MissingNameError",
+    "bound",
     "calls_of",
     "class_of_method",
     "find",
@@ -148,13 +150,25 @@ def calls_of(target, function):
     return calls, by_name or any(kwargs for _, kwargs in calls), lost
 
 
+def bound(function):
+    """Return the number of arguments by position that a `functools.partial` of the function has before its own.
+
+    A partial of a partial is one of the inner function, with the arguments of both.
+    """
+    return len(functools.partial(function).args)
+
+
 def _is_call(element, function):
-    return isinstance(element, functools.partial) and element.func == function
+    if not isinstance(element, functools.partial):
+        return False
+    made = functools.partial(function)
+    is_same = len(element.args) >= len(made.args) and all(map(operator.is_, made.args, element.args))
+    return element.func == made.func and is_same
 
 
 def _call_of(element, function):
     if _is_call(element, function):
-        return element.args, element.keywords
+        return element.args[bound(function) :], element.keywords
     return (element, {}) if isinstance(element, tuple) else ((element,), {})
 
 
