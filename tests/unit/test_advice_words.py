@@ -124,11 +124,13 @@ def test_calls_that_a_cache_answers_are_told_with_the_verdict(effect: tuple[str,
     ("speed_up", "words"),
     [
         (Interval(6.36, 1.046, 38.6, "paired t"), "2 interpreters show a gain, perhaps a small one (6.36 [1.05-38.6])"),
-        (Interval(6.36, 0.99, 38.6, "paired t"), "2 interpreters show no clear gain (6.36 [0.99-38.6]): more time"),
+        (Interval(6.36, 0.99, 38.6, "paired t"), "2 interpreters: perhaps a gain of 6.36 [0.99-38.6]; more time"),
+        (Interval(8.0, 0.1, 640, "paired t"), "2 interpreters: perhaps a gain of about 8.00; more time (--budget)"),
+        (Interval(1.2, 0.9, 1.6, "paired t"), "2 interpreters show no clear gain (1.20 [0.90-1.60]): more time"),
     ],
 )
 def test_an_interval_above_1_is_a_gain(speed_up: Interval, words: str) -> None:
-    """A gain that may be smaller than the margin that counts is not called unclear beside such an interval."""
+    """A gain that may be small is not called unclear beside such an interval, nor a figure far above 1 no clear gain."""
     one = replace(contender("interpreters", 1), speed_up=speed_up)
     lines = verdict(contender("serial", 1), contender("threads", 34), one, holds=None).lines
     assert [line for line in lines if line.startswith(words)]

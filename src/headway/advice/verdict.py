@@ -352,6 +352,8 @@ def _why(one: Contender, holds: Holds | None, function: Function, pays: Mapping[
     if one.speed_up.low > 1 and not in_turn:
         return f"{one.words} {'shows' if is_one else 'show'} a gain, perhaps a small one ({interval(one.speed_up)})"
     if one.speed_up.high > _SURE_OF_NOTHING and not in_turn:
+        if one.speed_up.value >= _STILL:
+            return f"{one.words}: perhaps a gain of {interval(one.speed_up)}; {_MORE} would decide"
         # A figure that counts as none leaves the verdict as it is: nothing is left to decide then.
         decides = f": {_MORE} would decide" if _counts(one.speed_up) else ""
         return f"{one.words} {'shows' if is_one else 'show'} no clear gain ({interval(one.speed_up)}){decides}"
