@@ -18,7 +18,7 @@ import argparse
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -353,13 +353,19 @@ def _json(
     scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
 ) -> dict[str, Any]:
     """Return the result as JSON; the same scenario, costs and seeds give the same JSON."""
+    from headway.sim.overload import overloads
+
     return {
         "scenario": scenario.name,
         "title": scenario.title,
         "calibration": costs.name,
         "sweep": {axis.name: list(axis.values) for axis in axes},
         "points": [
-            {"values": dict(zip((axis.name for axis in axes), point.values, strict=True)), **summary.to_json()}
+            {
+                "values": dict(zip((axis.name for axis in axes), point.values, strict=True)),
+                **summary.to_json(),
+                "overloads": [asdict(one) for one in overloads(point.scenario, summary)],
+            }
             for point, summary in swept
         ],
     }

@@ -10,13 +10,15 @@ from rich.text import Text
 from headway.cli.simulate_words import figure, shown
 from headway.printable import printable
 from headway.report import Table, render_table
-from headway.report.figures import unit_of
+from headway.report.figures import amount, unit_of
+from headway.sim.overload import overloads
 from headway.sim.result import LEAST, THE_GIL
 from headway.sim.scenario import ends, walk
 
 if TYPE_CHECKING:
     from headway.report.html import schema
     from headway.sim.machine import Costs
+    from headway.sim.overload import Overload
     from headway.sim.result import Stuck
     from headway.sim.scenario import Scenario
     from headway.sim.summary import Spread, Summary
@@ -136,7 +138,7 @@ def remarks(simulated: "Sequence[tuple[Scenario, Summary]]") -> list[str]:
     """Return a line for each role of which threads may wait for ever, with the seed in which most of them do.
 
     If all threads of a run do so, a line before them says since when. If the time was over before threads ended that
-    would end, a line says so.
+    would end, a line says so. Another one is about clients whose backlog grows.
     """
     outcomes = [outcome for _, summary in simulated for outcome in summary.outcomes]
     worst: dict[tuple[str, bool], Stuck] = {}
@@ -164,7 +166,23 @@ def remarks(simulated: "Sequence[tuple[Scenario, Summary]]") -> list[str]:
     ]
     if cut_s:
         found.append(f"not all threads had ended after {_range(sorted(cut_s))} s; use a longer --duration")
-    return found
+    return found + _overloads(simulated)
+
+
+def _overloads(simulated: "Sequence[tuple[Scenario, Summary]]") -> list[str]:
+    """Return a line for each client with an open loop that is answered too slowly, with the point that is worst."""
+    found: dict[str, list[Overload]] = {}
+    for one in (one for scenario, summary in simulated for one in overloads(scenario, summary)):
+        found.setdefault(one.client, []).append(one)
+    lines = []
+    for client, some in found.items():
+        worst = min(some, key=lambda one: one.done_per_s / one.rate_per_s)
+        which = f"the worst of {len(some):,} such points" if len(some) > 1 else "1 point"
+        where = f", at {which} of {len(simulated):,}" if len(simulated) > 1 else ""
+        done, came = (amount(one, "per_s").removesuffix("/s") for one in (worst.done_per_s, worst.rate_per_s))
+        text = f"only {done} of {came} requests a second are answered{where}: the backlog grows, and its times depend on the duration"
+        lines.append(printable(f"{client}: {text}"))
+    return lines
 
 
 def _remarks(simulated: "Sequence[tuple[Scenario, Summary]]") -> list[Text]:
