@@ -25,6 +25,7 @@ __all__ = [
     "opened",
     "pread",
     "read_header",
+    "refuse_joined",
     "unplaced_drops",
 ]
 
@@ -118,6 +119,20 @@ def read_header(path: Path, file: int) -> np.void:
     if not 0 <= header["start_ns"] <= _MOST_OFFSET:
         raise TraceError(f"the trace `{path}` begins at {header['start_ns']} ns, expected 0 or later", hint=_DAMAGED)
     return header
+
+
+def refuse_joined(path: Path, file: int, header: np.void) -> None:
+    """Refuse a file in which another trace begins after the last chunk: what a reader of the first one shows is not all of it.
+
+    Raises:
+        TraceError: The file has more than one trace.
+    """
+    end = int(header["chunks_offset"]) + int(header["chunk_count"]) * hwt.CHUNK_BYTES
+    if pread(file, len(hwt.MAGIC), end) == hwt.MAGIC:
+        raise TraceError(
+            f"`{path}` has more than one trace: another one begins at byte {end:,}, as after `cat` of two files",
+            hint=f"name the files themselves; `head -c {end}` has the first trace, and `tail -c +{end + 1}` the rest",
+        )
 
 
 def chunk_headers(file: int, header: np.void) -> NDArray[np.void]:

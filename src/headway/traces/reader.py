@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces import mending
-from headway.traces.chunks import last_before_gaps, opened, read_header
+from headway.traces.chunks import last_before_gaps, opened, read_header, refuse_joined
 from headway.traces.collected import collections_of, without_collections
 from headway.traces.described import SeenThread, process_of, threads_of, until_nul
 from headway.traces.frames import Evidence, with_names
@@ -50,7 +50,8 @@ def read(path: Path | str) -> Trace:
     """Read the trace file at `path`; the process may still be writing it.
 
     Raises:
-        TraceError: The file cannot be read, is not a trace, has another version, or has a header that makes no sense.
+        TraceError: The file cannot be read, is not a trace, has another version, has a header that makes no sense, or has
+            more than one trace.
     """
     path = Path(path)
     with opened(path) as file:
@@ -112,6 +113,7 @@ class _Reading:
         self._path = path
         self._file = file
         self._header = read_header(path, file)
+        refuse_joined(path, file, self._header)
         self._offset = int(self._header["chunks_offset"])
         self._start_ns = int(self._header["start_ns"])
         self._end_ns = int(self._header["end_ns"])
