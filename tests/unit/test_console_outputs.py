@@ -78,3 +78,13 @@ def test_an_output_that_cannot_be_written_leaves_the_older_one(tmp_path, monkeyp
     assert path.read_text() == "old"
     assert f"cannot write `{path}`: No space left on device" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("option", ["--html", "--csv"])
+def test_a_dash_is_no_file_name(app, tmp_path, monkeypatch, capsys, option):
+    """`-` is stdout to other programs; no file of that name is written."""
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["simulate", str(app), "--calibration", "preset", option, "-"]) != 0
+    assert "`-` is no file name" in capsys.readouterr().err
+    assert not (tmp_path / "-").exists()

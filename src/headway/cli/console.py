@@ -221,10 +221,12 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
     Raises:
         UsageError: The file exists (without `force`), is a folder or not writable, or its folder is missing or not
-            writable.
+            writable; or it is `-`, which is stdout to other programs.
     """
     if path is None:
         return
+    if str(path) == "-":
+        raise UsageError("`-` is no file name: a file is written as a whole, and not to stdout", hint="name a file")
     if path.is_dir():
         raise UsageError(f"{path} is a folder, expected a file name", hint="add a file name")
     if path.exists() and not force:
