@@ -17,6 +17,7 @@ from provision.prometheus import find_prometheus
 from sample import sampled
 from synthetic import make_interpreter, make_machine, make_settings
 
+from headway.host import interpreters
 from headway.host.paths import cache_folder, interpreters_folder, libraries_folder
 from headway.lab.beside.environments import find_uv
 from headway.lab.beside.surroundings import find_redis_benchmark
@@ -141,6 +142,19 @@ def make_run(tmp_path: Path):
             return read_run(store, run_id)
 
     return make
+
+
+@pytest.fixture
+def bare_machine(tmp_path, monkeypatch):
+    """Return the only folder of PATH on a machine whose python folders are all below tmp_path."""
+    for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "PYENV_ROOT", "HEADWAY_INTERPRETERS", "UV_PYTHON_INSTALL_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    real = interpreters._folders
+    monkeypatch.setattr(interpreters, "_folders", lambda: (item for item in real() if item[0] not in ("system", "own")))
+    return folder
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -61,19 +60,6 @@ def test_builds_of_one_version_get_ids_of_their_own():
     )
 
     assert [one.id for one in named] == ["3.8.18@/a/bin", "3.8.18@/b/bin"]
-
-
-@pytest.fixture
-def bare_machine(tmp_path, monkeypatch):
-    """Return the only folder of PATH on a machine whose python folders are all below tmp_path."""
-    for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "PYENV_ROOT", "HEADWAY_INTERPRETERS", "UV_PYTHON_INSTALL_DIR"):
-        monkeypatch.setenv(variable, str(tmp_path / variable))
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    real = interpreters._folders
-    monkeypatch.setattr(interpreters, "_folders", lambda: (item for item in real() if item[0] not in ("system", "own")))
-    return folder
 
 
 def test_links_to_one_interpreter_are_one(bare_machine):
@@ -140,38 +126,6 @@ def test_what_answered_is_told_from_what_failed(bare_machine):
 
     assert found == []
     assert {Path(one.executable).name: one.failed for one in passed_over} == {"python3.6": False, "python3.9": True}
-
-
-@pytest.mark.parametrize(("slow", "is_found"), [(1, True), (2, False)])
-def test_an_interpreter_that_takes_too_long_is_started_once_more(bare_machine, monkeypatch, slow, is_found):
-    """The first start on a busy machine may need the time to read its files."""
-    (bare_machine / "python3").symlink_to(os.path.realpath(sys.executable))
-    start, starts = subprocess.run, []
-
-    def started(command, **options):
-        starts.append(command)
-        if len(starts) <= slow:
-            raise subprocess.TimeoutExpired(command, options["timeout"])
-        return start(command, **options)
-
-    monkeypatch.setattr(interpreters.subprocess, "run", started)
-    found, passed_over = discover()
-
-    assert [one.executable for one in found] == [os.path.realpath(sys.executable)] * is_found
-    assert ["it took too long" in line for line in passed_over] == [True] * (not is_found)
-    assert len(starts) == 2
-
-
-@pytest.mark.parametrize("output", ["1", "[]", '{"minor": "x"}', "\\377\\376"])
-def test_odd_answers_are_passed_over(bare_machine, output):
-    """A file called python3 that prints anything is skipped, and stops nothing."""
-    script = bare_machine / "python3"
-    script.write_text(f"#!/bin/sh\nprintf '{output}'\n")
-    script.chmod(0o755)
-
-    found, passed_over = discover()
-
-    assert (found, len(passed_over)) == ([], 1)
 
 
 def test_final_releases_come_before_their_candidates():
@@ -247,15 +201,6 @@ def test_a_path_that_looks_like_a_version_is_a_path(path):
     """A mistyped path below pyenv's folder is refused at once."""
     with pytest.raises(InterpreterError, match=f"no interpreter '{path}'"):
         executable_of(path)
-
-
-def test_probe_tells_what_this_interpreter_is():
-    """The probe of our own interpreter agrees with what the interpreter itself reports."""
-    found = probe(sys.executable)
-
-    assert found.version.startswith(".".join(map(str, sys.version_info[:3])))
-    assert found.switch_interval_s == sys.getswitchinterval()
-    assert {"serial", "threads", "asyncio", "processes-spawn"} <= set(found.models)
 
 
 @pytest.mark.parametrize("path", ["/nowhere/python3", "/etc/passwd"])

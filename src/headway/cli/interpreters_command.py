@@ -15,7 +15,7 @@ from headway import lab
 from headway.cli import console
 from headway.cli.options import add_json
 from headway.errors import UsageError
-from headway.host.interpreters import OLDEST
+from headway.host.probes import OLDEST
 
 __all__ = ["prepare", "run"]
 

@@ -1,85 +1,26 @@
 """Finds every CPython on this machine, each once, and its properties.
 
-Interpreters are searched on `PATH`, under pyenv, uv and the distribution's folders, and in Headway's private prefix. A
-small program runs in each, in a fresh process, and prints its properties; nothing is guessed from the name. The answer
-is cached by the executable's path, size and modification time.
+Interpreters are searched on `PATH`, under pyenv, uv and the distribution's folders, and in Headway's private prefix. Each
+is asked for its properties (`host.probes`); nothing is guessed from the name.
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 from headway.errors import InterpreterError, UsageError
-from headway.host.children import clean_environment
-from headway.host.paths import cache_path, home_folder, interpreters_folder
+from headway.host.paths import home_folder, interpreters_folder
+from headway.host.probes import NAME, ProbeCache, UnfitError
 
-__all__ = ["OLDEST", "Interpreter", "PassedOver", "discover", "executable_of", "probe", "select", "survey"]
+__all__ = ["Interpreter", "PassedOver", "discover", "executable_of", "probe", "select", "survey"]
 
-OLDEST: Final = (3, 8)
-"""The first version of CPython that Headway measures, records and schedules."""
-
-_NAME = re.compile(r"python3(\.\d+t?d?)?$")
 _VERSION = re.compile(r"3\.\d+")
-_PROBE_LIMIT_S = 20
-_PROBE_VERSION = 5
-
-# Runs in the probed interpreter, 3.8 or later; standard library only.
-_PROBE = r"""
-import json, os, sys, sysconfig
-def can(*modules):
-    try:
-        for module in modules:
-            __import__(module)
-    except Exception as error:
-        return "%s: %s" % (type(error).__name__, error)
-    return ""
-config = sysconfig.get_config_var
-missing = {"serial": ""}
-missing["threads"] = can("concurrent.futures.thread")
-missing["processes-spawn"] = missing["processes-forkserver"] = can("multiprocessing.synchronize", "concurrent.futures.process")
-missing["asyncio"] = can("asyncio")
-missing["asyncio-threads"] = missing["asyncio"] or missing["threads"]
-missing["asyncio-processes"] = missing["asyncio"] or missing["processes-spawn"]
-if sys.version_info < (3, 12):
-    missing["interpreters"] = "sub-interpreters with a GIL of their own came with CPython 3.12"
-else:
-    missing["interpreters"] = can("_interpreters") and can("_xxsubinterpreters")
-try:
-    with open("/proc/self/maps") as maps:
-        shared = "libpython" in maps.read()
-except OSError:
-    shared = bool(config("Py_ENABLE_SHARED"))
-arguments = config("CONFIG_ARGS") or ""
-jit = getattr(sys, "_jit", None)
-print(json.dumps({
-    "implementation": sys.implementation.name,
-    "version": "%d.%d.%d" % sys.version_info[:3] + {"final": ""}.get(sys.version_info[3], sys.version_info[3][0] + str(sys.version_info[4])),
-    "minor": "%d.%d" % sys.version_info[:2],
-    "real": os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable),
-    "free_threaded": bool(config("Py_GIL_DISABLED")),
-    "gil_enabled": getattr(sys, "_is_gil_enabled", lambda: True)(),
-    "jit_available": bool(jit and jit.is_available()),
-    "jit_enabled": bool(jit and jit.is_enabled()),
-    "debug": bool(config("Py_DEBUG")),
-    "shared_libpython": shared,
-    "switch_interval_s": sys.getswitchinterval(),
-    "optimised": [name for name, flag in (("pgo", "--enable-optimizations"), ("lto", "--with-lto")) if flag in arguments],
-    "compiler": sys.version.partition("[")[2].rstrip("]"),
-    "ctypes": can("ctypes") == "",
-    "cross_interpreter_queue": can("concurrent.interpreters") == "",
-    "missing_models": {name: why for name, why in missing.items() if why},
-    "missing_modules": {name: why for name, why in ((name, can(name)) for name in ("bz2", "sqlite3", "ssl")) if why},
-    "models": [name for name, why in missing.items() if not why],
-}))
-"""
 
 
 @final
@@ -155,63 +96,6 @@ class Interpreter:
         return cls(**fields)
 
 
-def _probed(executable: Path) -> "subprocess.CompletedProcess[str]":
-    """Run the probe in `executable`. Raises OSError, and TimeoutExpired if it takes too long twice."""
-
-    def start() -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [str(executable), "-I", "-c", _PROBE],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_PROBE_LIMIT_S,
-            env=clean_environment(),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-
-    try:
-        return start()
-    except subprocess.TimeoutExpired:
-        # On a busy machine the first start may have read all of its files from the disk.
-        return start()
-
-
-def _ask(executable: Path) -> dict[str, Any]:
-    """Run the probe in `executable`. Raises InterpreterError if it does not start or does not answer."""
-    try:
-        done = _probed(executable)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InterpreterError(
-            f"the interpreter {executable} does not start: {getattr(error, 'strerror', None) or 'it took too long'}",
-            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists the interpreters found",
-        ) from error
-    try:
-        # The last line: code that runs at an interpreter's start (.pth files, sitecustomize) may print before the
-        # probe.
-        answer = json.loads((done.stdout.splitlines() or [""])[-1])
-        minor = tuple(int(part) for part in answer["minor"].split("."))
-    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
-        last = (done.stderr.strip() or "no output").splitlines()[-1][:200]
-        if not _NAME.match(executable.name):
-            # Some other program, whose complaint about the probe would not help.
-            last = "its name is not that of a Python"
-        raise InterpreterError(
-            f"the interpreter {executable} failed the probe (exit code {done.returncode}): {last}",
-            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists the interpreters found",
-        ) from None
-    return {**answer, "minor_parts": minor}
-
-
-def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
-    """Raise an InterpreterError for anything but CPython 3.8 or later."""
-    if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < OLDEST:
-        raise _UnfitError(
-            f"{executable} is {answer['implementation']} {answer['version']}, expected CPython 3.8 or later",
-            hint="`headway interpreters` lists those found",
-        )
-
-
 @final
 @dataclass(frozen=True)
 class PassedOver:
@@ -226,49 +110,6 @@ class PassedOver:
     executable: str
     why: str
     failed: bool
-
-
-class _UnfitError(InterpreterError):
-    """An interpreter that answered, and is too old or no CPython."""
-
-
-class _ProbeCache:
-    """Answers of the probe, by executable, size and modification time. A broken cache file counts as empty."""
-
-    def __init__(self) -> None:
-        self._file: Path | None = None
-        self._answers: dict[str, Any] = {}
-        with contextlib.suppress(UsageError, OSError, ValueError, KeyError, TypeError):
-            self._file = cache_path() / "probes.json"
-            stored = json.loads(self._file.read_text())
-            self._answers = stored["answers"] if stored["version"] == _PROBE_VERSION else {}
-        self._changed = False
-
-    @staticmethod
-    def _key(executable: Path) -> str:
-        status = executable.stat()
-        return f"{executable}|{status.st_size}|{status.st_mtime_ns}"
-
-    def get(self, executable: Path) -> dict[str, Any]:
-        key = self._key(executable)
-        if key not in self._answers:
-            # An answer of a too old interpreter is cached, too, but not a failure, which may be repaired.
-            self._answers[key] = _ask(executable)
-            self._changed = True
-        answer: dict[str, Any] = self._answers[key]
-        _refuse_others(executable, answer)
-        return answer
-
-    def save(self) -> None:
-        if not self._changed or self._file is None:
-            return
-        try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            partial = self._file.with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps({"version": _PROBE_VERSION, "answers": self._answers}))
-            partial.replace(self._file)
-        except OSError:
-            pass  # The cache is optional: the next start probes again.
 
 
 def _absolute(variable: str) -> Path | None:
@@ -308,7 +149,7 @@ def _executables() -> Iterator[tuple[str, Path]]:
     seen: set[Path] = set()
     for origin, folder in _folders():
         try:
-            names = sorted((entry for entry in os.listdir(folder) if _NAME.match(entry)), key=len, reverse=True)
+            names = sorted((entry for entry in os.listdir(folder) if NAME.match(entry)), key=len, reverse=True)
         except OSError:
             continue
         for name in names:
@@ -348,7 +189,7 @@ def discover() -> tuple[list[Interpreter], list[str]]:
 
 def survey() -> tuple[list[Interpreter], list[PassedOver]]:
     """Find every CPython 3.8 or later on this machine, oldest version first, and the executables that are passed over."""
-    cache = _ProbeCache()
+    cache = ProbeCache()
     candidates = list(_executables())
     found: list[tuple[str, Path, dict[str, Any]]] = []
     passed_over: list[PassedOver] = []
@@ -366,7 +207,7 @@ def survey() -> tuple[list[Interpreter], list[PassedOver]]:
         answers = list(pool.map(ask, [path for _, path in candidates]))
     for (origin, path), answer in zip(candidates, answers, strict=True):
         if isinstance(answer, InterpreterError):
-            passed_over.append(PassedOver(str(path), answer.message, not isinstance(answer, _UnfitError)))
+            passed_over.append(PassedOver(str(path), answer.message, not isinstance(answer, UnfitError)))
         # The python of a virtual environment, or a copy, counts as the interpreter that it was made from.
         elif answer["real"] not in seen:
             seen.add(answer["real"])
@@ -430,7 +271,7 @@ def probe(python: str) -> Interpreter:
         InterpreterError: It cannot be measured, or no interpreter has this name.
     """
     path = Path(executable_of(python)).absolute()
-    cache = _ProbeCache()
+    cache = ProbeCache()
     answer = cache.get(path)
     cache.save()
     return _named([("path", path, answer)])[0]

@@ -1,0 +1,109 @@
+"""The probe of an interpreter: its answer, its time, and the cache of answers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headway.errors import InterpreterError
+from headway.host import probes
+from headway.host.interpreters import discover, probe
+from headway.host.paths import cache_path
+
+CLAIMED = '{"implementation": "cpython", "version": "3.9.1", "minor": "3.9", "real": "/x"}'
+"""The beginning of an answer: what makes it one of a CPython that Headway measures."""
+
+
+@pytest.mark.parametrize(("slow", "is_found"), [(1, True), (2, False)])
+def test_an_interpreter_that_takes_too_long_is_started_once_more(bare_machine, monkeypatch, slow, is_found):
+    """The first start on a busy machine may need the time to read its files."""
+    (bare_machine / "python3").symlink_to(os.path.realpath(sys.executable))
+    start, starts = subprocess.run, []
+
+    def started(command, **options):
+        starts.append(command)
+        if len(starts) <= slow:
+            raise subprocess.TimeoutExpired(command, options["timeout"])
+        return start(command, **options)
+
+    monkeypatch.setattr(probes.subprocess, "run", started)
+    found, passed_over = discover()
+
+    assert [one.executable for one in found] == [os.path.realpath(sys.executable)] * is_found
+    assert ["it took too long" in line for line in passed_over] == [True] * (not is_found)
+    assert len(starts) == 2
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "1",
+        "[]",
+        '{"minor": "x"}',
+        '{"minor": "3.9"}',
+        CLAIMED,
+        CLAIMED.replace("3.9.1", "3.9"),
+        "[" * 99999,
+        "\\377\\376",
+    ],
+)
+def test_odd_answers_are_passed_over(bare_machine, output):
+    """A file called python3 that prints anything is skipped, and stops nothing."""
+    script = bare_machine / "python3"
+    script.write_text(f"#!/bin/sh\nprintf '{output}'\n")
+    script.chmod(0o755)
+
+    found, passed_over = discover()
+
+    assert (found, len(passed_over)) == ([], 1)
+
+
+def test_an_interpreter_that_is_gone_does_not_start(tmp_path):
+    """A file that was removed after it was found is passed over like any other failure."""
+    with pytest.raises(InterpreterError, match="gone does not start: No such file"):
+        probes.ProbeCache().get(tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"version": 5}',
+        b'{"version": 5, "answers": null}',
+        b'{"version": 5, "answers": []}',
+        b'{"version": 5, "answers": {"KEY": null}}',
+        b'{"version": 5, "answers": {"KEY": {}}}',
+        b'{"version": 5, "answers": {"KEY": CLAIMED}}',
+        b'{"version": 5, "answers": {"KEY": {"implementation": "cpython", "version": 3, "minor": "3", "minor_parts": ["3"]}}}',
+    ],
+)
+def test_a_broken_cache_counts_as_empty(bare_machine, content):
+    """The interpreter is asked again, and the file is as it should be afterwards."""
+    real = Path(os.path.realpath(sys.executable))
+    (bare_machine / "python3").symlink_to(real)
+    key = probes.ProbeCache._key(real)
+    file = cache_path() / "probes.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    claimed = json.dumps({**json.loads(CLAIMED), "minor_parts": [3, 9]})
+    file.write_bytes(content.replace(b"KEY", key.encode()).replace(b"CLAIMED", claimed.encode()))
+
+    found, passed_over = discover()
+
+    assert ([one.executable for one in found], passed_over) == ([str(real)], [])
+    assert json.loads(file.read_text())["answers"][key]["real"] == str(real)
+
+
+def test_probe_tells_what_this_interpreter_is():
+    """The probe of our own interpreter agrees with what the interpreter itself reports."""
+    found = probe(sys.executable)
+
+    assert found.version.startswith(".".join(map(str, sys.version_info[:3])))
+    assert found.switch_interval_s == sys.getswitchinterval()
+    assert {"serial", "threads", "asyncio", "processes-spawn"} <= set(found.models)
