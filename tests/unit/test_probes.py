@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,30 @@ def test_odd_answers_are_passed_over(bare_machine, output):
     found, passed_over = discover()
 
     assert (found, len(passed_over)) == ([], 1)
+
+
+def test_what_a_slow_interpreter_started_is_ended(bare_machine, monkeypatch):
+    """Children of a probe that takes too long do not stay behind, not even those in a process group of their own."""
+    script = bare_machine / "python3.9"
+    script.write_text("#!/bin/sh\nsetsid sleep 1000 > /dev/null &\necho $!\nwait\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bare_machine}:/usr/bin:/bin")
+    left = []
+
+    def too_slow(command, **options):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=options["env"]) as process:
+            left.append(os.pidfd_open(int(process.stdout.readline())))
+            process.kill()
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(probes.subprocess, "run", too_slow)
+    with pytest.raises(InterpreterError, match="it took too long"):
+        probe(str(script))
+
+    assert len(left) == 2
+    for one in left:
+        assert select.select([one], [], [], 60)[0]  # it has ended
+        os.close(one)
 
 
 def test_an_interpreter_that_is_gone_does_not_start(tmp_path):

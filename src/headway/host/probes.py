@@ -8,12 +8,14 @@ import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any, Final, final
 
 from headway.errors import InterpreterError, UsageError
 from headway.host.children import clean_environment
 from headway.host.paths import cache_path
+from headway.host.reaping import end_marked
 
 __all__ = ["NAME", "OLDEST", "ProbeCache", "UnfitError"]
 
@@ -25,6 +27,7 @@ NAME: Final = re.compile(r"python3(\.\d+t?d?)?$")
 
 _LIMIT_S = 20
 _VERSION = 5
+_MARK = "HEADWAY_PROBE"
 _HINT = "name an executable of CPython 3.8 or later; `headway interpreters` lists the interpreters found"
 
 # Runs in the probed interpreter, 3.8 or later; standard library only.
@@ -119,16 +122,22 @@ def _probed(executable: Path) -> "subprocess.CompletedProcess[str]":
     """Run the probe in `executable`. Raises OSError, and TimeoutExpired if it takes too long twice."""
 
     def start() -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [str(executable), "-I", "-c", _PROBE],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_LIMIT_S,
-            env=clean_environment(),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        mark = f"{os.getpid()}-{time.monotonic_ns()}"
+        try:
+            return subprocess.run(
+                [str(executable), "-I", "-c", _PROBE],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_LIMIT_S,
+                env={**clean_environment(), _MARK: mark},
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            # Its children live on. They are found by their mark: a process group of its own would keep Ctrl-C from the probe.
+            end_marked(_MARK, mark)
+            raise
 
     try:
         return start()
