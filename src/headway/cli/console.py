@@ -17,7 +17,7 @@ from headway.errors import UsageError
 from headway.printable import printable
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 __all__ = [
     "can_rewrite",
@@ -203,6 +203,20 @@ def say_rendered(what: "RenderableType") -> None:
         _tell(_rendered(what, sys.stderr) + "\n")
 
 
+class _Harmless:
+    """A drawing of rich, with control characters made printable: a run or a trace may come from elsewhere, with any names."""
+
+    def __init__(self, what: "RenderableType") -> None:
+        self._what = what
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.segment import Segment
+
+        for one in console.render(self._what, options):
+            lines = one.text.split("\n")
+            yield one if one.control else Segment("\n".join(map(printable, lines)), one.style)
+
+
 def _rendered(what: "RenderableType", stream: TextIO) -> str:
     """Return tables and text as lines for a stream."""
     from rich.console import Console
@@ -211,7 +225,7 @@ def _rendered(what: "RenderableType", stream: TextIO) -> str:
     # Without a height, rich would read COLUMNS and LINES, and fail on digits that are no decimal number.
     console = Console(width=width, height=_LINES, highlight=False, soft_wrap=False, file=stream)
     with console.capture() as captured:
-        console.print(what)
+        console.print(_Harmless(what))
     # rich pads lines with blanks. They are removed, because they are of no use in pipes and narrow terminals.
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
