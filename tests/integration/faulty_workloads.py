@@ -28,11 +28,6 @@ class Raises(Good):
         raise ZeroDivisionError("on purpose")
 
 
-class Forgets(Good):
-    def sample(self):
-        pass
-
-
 class Divides(Good):
     def sample(self):
         return {"work_s": float("nan")}

@@ -245,7 +245,6 @@ def test_placement_pins_the_launch():
         ("Killed", "killed by SIGKILL, perhaps by the kernel because memory ran out"),
         ("Leaves", "exit code 0: nothing on stderr"),
         ("Hungry", "out of memory: MemoryError"),
-        ("Forgets", "the workload's sample() gave None, expected a dict of metrics"),
         ("Divides", "the workload's sample() gave nan for work_s, expected a finite number"),
     ],
 )

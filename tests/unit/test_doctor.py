@@ -12,8 +12,9 @@ from headway import lab
 from headway.cli.main import main
 from headway.errors import UsageError
 from headway.host import doctor
-from headway.host.interpreters import _folders, _ProbeCache
+from headway.host.interpreters import _folders
 from headway.host.paths import cache_path
+from headway.host.probes import ProbeCache
 from headway.lab.experiments import experiment
 from headway.lab.plan import make_plan
 
@@ -115,7 +116,7 @@ def test_a_home_that_cannot_be_written_or_is_not_known_is_no_reason_to_fail(monk
 
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
     assert {one.name: one.status for one in doctor.examine()}["disk"] == "skipped"
-    cache = _ProbeCache()
+    cache = ProbeCache()
     assert cache.get(Path(sys.executable))["implementation"] == "cpython"
     cache.save()
 
@@ -125,5 +126,5 @@ def test_a_home_that_cannot_be_written_or_is_not_known_is_no_reason_to_fail(monk
     with pytest.raises(UsageError, match="has no home folder"):
         cache_path()
     assert {one.name: one.status for one in doctor.examine()}["disk"] == "skipped"
-    _ProbeCache().save()
+    ProbeCache().save()
     assert "private" not in {origin for origin, _ in _folders()}
