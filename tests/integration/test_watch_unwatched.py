@@ -46,7 +46,10 @@ if sys.argv[1] != "files":
 
 @pytest.mark.parametrize(
     ("case", "why"),
-    [("files", r"\(its limits, `ulimit -n`, `-v` or `-f`, may be too low, or its root folder another one\)"), ("door", "/door (is|was) gone")],
+    [
+        ("files", r"\(its limits, `ulimit -n`, `-v` or `-f`, may be too low, or its root folder another one\)"),
+        ("door", "/door (is|was) gone"),
+    ],
 )
 def test_a_worker_that_does_not_reach_the_watcher(tmp_path, monkeypatch, case, why):
     """`headway stalls` does not say that nothing stalled."""
