@@ -157,7 +157,7 @@ def test_a_package_called_benchmark_is_not_compared_with_itself(repository):
     result = quick.runpytest_subprocess("-q", "benchmark", *options)
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    told = "benchmark.engine is this tree's own there, too: benchmark is taken for a folder of tests"
+    told = "benchmark.engine is this tree's own there, too: benchmark is taken for a folder of tests; move its tests "
     assert any(one.startswith("! test: in HEAD: ") and told in one for one in result.outlines)
 
 

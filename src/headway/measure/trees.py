@@ -109,8 +109,8 @@ def refuse_taken_code(test: Path) -> None:
     if mine and used:
         where = folder.relative_to(own)
         raise UsageError(
-            f"{mine} is this tree's own there, too: {where} is taken for a folder of tests, and has code that is measured",
-            hint=f"move the tests into a folder {where}/tests, or out of {where}",
+            f"{mine} is this tree's own there, too: {where} is taken for a folder of tests; move its tests into {where}/tests",
+            hint=f"or move them out of {where}: a folder of tests has no code that is measured",
         )
 
 
