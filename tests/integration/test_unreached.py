@@ -106,7 +106,8 @@ def test_the_reader_of_a_stderr_that_a_long_program_closes_waits_no_longer(tmp_p
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        said = []
+        assert process.stderr is not None
+        said: list[bytes] = []
         while said[-1:] != [b""]:
             assert select.select([process.stderr], [], [], LIMIT_S)[0], "the collector keeps it open"
             said.append(os.read(process.stderr.fileno(), 4096))
