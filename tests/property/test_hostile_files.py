@@ -162,6 +162,7 @@ class _Session:
         self.earlier = None
 
     kept_file = Asked.kept_file
+    _found = Asked._found
 
 
 def compared_or_refused(text: bytes):

@@ -53,8 +53,9 @@ def store(tmp_path):
         (["compare", "last~1", "last"], ["cpu 0", "cc 1", "python 1", "server 1", "folder 0"]),
     ],
 )
-def test_no_text_of_a_stored_run_commands_the_terminal(store, capsys, words, shown):
+def test_no_text_of_a_stored_run_commands_the_terminal(store, capsys, monkeypatch, words, shown):
     """An escape sequence is shown as such, wherever it stands."""
+    monkeypatch.setenv("COLUMNS", "200")  # no text is split
     assert main([*words, "--store", str(store)]) == 0
 
     said = capsys.readouterr().out
