@@ -24,4 +24,17 @@ bool hw__room_for(size_t bytes);
  * signal. errno is preserved. */
 bool hw__room_in_file(size_t bytes);
 
+/* Tells whether the kernel counts every page of memory that it promises (vm.overcommit_memory is
+ * 2). A page of a memory file is promised when it is first touched, and where no more may be
+ * promised, that touch is a SIGBUS. Reads a file of /proc; false if that is not to be had. errno is
+ * preserved. */
+bool hw__room_is_counted(void);
+
+/* Returns whether such a kernel promises so many bytes, with three times as many left for others.
+ * Reads a file of /proc; false if that is not to be had. errno is preserved. */
+bool hw__room_to_promise(size_t bytes);
+
+/* The two files. Tests set other ones. */
+extern const char *hw__room_overcommit, *hw__room_meminfo;
+
 #endif

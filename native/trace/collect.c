@@ -692,7 +692,7 @@ static void give_back(struct hw_collection *to, uint32_t i) {
     to->sources[i] = (struct source){.sequence = UINT64_MAX};
     atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
     atomic_store_explicit(&chunk->state, 0, memory_order_relaxed);
-    if (i >= KEPT_CHUNKS) {
+    if (i >= KEPT_CHUNKS && to->control->filled == 0) {
         (void)madvise(chunk, HW__CHUNK_BYTES, MADV_REMOVE); /* it is empty all the same */
     }
     atomic_store_explicit(claim_of(to, i), HW__CLAIM_FREE, memory_order_release);

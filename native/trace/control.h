@@ -2,8 +2,10 @@
 /* The part of a traced process's memory that format.h does not describe: how the process and its
  * collector share the chunks. In files this part is zero.
  *
- * The memory is a memfd that cannot be made smaller (F_SEAL_SHRINK), so that no access to it can
- * fail, in either process. The process maps the memory, sends its descriptor with a struct
+ * The memory is a memfd that cannot be made smaller (F_SEAL_SHRINK). Where the kernel counts the
+ * pages that it promises, all of them are promised at once (`filled`). So no access can fail, in
+ * either process, but for want of a page: then the kernel, or a full cgroup's limit, ends some
+ * process as for any other memory. The process maps the memory, sends its descriptor with a struct
  * hw__hello to the collector's Unix socket, and keeps no descriptor. */
 #ifndef HEADWAY_TRACE_CONTROL_H
 #define HEADWAY_TRACE_CONTROL_H
@@ -49,6 +51,9 @@ struct hw__control {
      * of a memory that is not collected). The process then records new stacks as unknown. Both
      * processes may write it. Relaxed: an old value costs some chunks. */
     _Atomic uint32_t stacks_full;
+    /* Not 0: the kernel counts pages, and has promised all of this memory. The collector gives none
+     * back: the process could not be sure to get it again. Written before the header's magic. */
+    uint32_t filled;
 };
 
 /* A claim is an _Atomic uint32_t. The process takes a chunk by a compare-and-swap of its claim

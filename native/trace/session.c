@@ -81,6 +81,29 @@ static int above_streams(int fd) {
     return moved < 0 ? error : moved;
 }
 
+/* The kernel counts the pages that it promises. As of the last start of a session: a forked child
+ * does not look again. */
+static bool is_counted;
+
+/* Has the kernel promise all pages of a memory file, where it counts them: else it might refuse one
+ * when a hook first touches it, and end the program by SIGBUS. The file is written, as every
+ * program writes: a filter of the program's may forbid fallocate(). Returns 0 or a negative errno.
+ */
+static int fill(int fd, size_t bytes) {
+    static const char zeros[ALIGNMENT];
+    if (!hw__room_to_promise(bytes)) {
+        return -ENOMEM;
+    }
+    while (bytes > 0) {
+        ssize_t written = write(fd, zeros, bytes < sizeof zeros ? bytes : sizeof zeros);
+        if (written <= 0 && errno != EINTR) {
+            return -ENOMEM;
+        }
+        bytes -= written > 0 ? (size_t)written : 0;
+    }
+    return 0;
+}
+
 /* Makes a memory file that keeps its size. Returns its descriptor, or a negative errno. */
 static int make_file(size_t bytes) {
     if (!hw__allowed(HW__CALL_MEMFD)) {
@@ -97,6 +120,11 @@ static int make_file(size_t bytes) {
     if (ftruncate(fd, (off_t)bytes) != 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         int error = -errno;
+        close(fd);
+        return error;
+    }
+    int error = is_counted ? fill(fd, bytes) : 0;
+    if (error != 0) {
         close(fd);
         return error;
     }
@@ -125,6 +153,7 @@ static void describe(const struct layout *layout) {
     struct hw__control *control = hw__session.control;
     bool collected = hw__session.door[0] != '\0';
     control->claims_offset = layout->claims;
+    control->filled = is_counted;
     atomic_store(&control->limit, collected ? layout->first_chunks : layout->chunk_count);
     /* A session that only counts has no place for CPU times. */
     atomic_store(&control->no_cpu_times, layout->chunk_count == 0);
@@ -310,6 +339,7 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     if (chunks < 0 || chunks > HW__MOST_CHUNKS) {
         chunks = chunks < 0 ? 0 : HW__MOST_CHUNKS;
     }
+    is_counted = hw__room_is_counted();
     int fd;
     /* A smaller memory will do if the limits of the process do not allow this size. */
     do {
