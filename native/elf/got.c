@@ -115,6 +115,8 @@ int hw__got_write_all(uintptr_t *const *slots, int count, const uintptr_t *value
     return error;
 }
 
+void hw__got_after_fork(void) { protection_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
+
 uintptr_t hw__got_read(const uintptr_t *slot) { return __atomic_load_n(slot, __ATOMIC_ACQUIRE); }
 
 bool hw__got_is_open(const uintptr_t *slot) {

@@ -53,6 +53,10 @@ int hw__got_write(uintptr_t *slot, uintptr_t value, uintptr_t *old);
  */
 int hw__got_write_all(uintptr_t *const *slots, int count, const uintptr_t *values, uintptr_t *old);
 
+/* To be called in a forked child before it writes a slot: a thread that was writing one does not
+ * exist there, and would never have finished. */
+void hw__got_after_fork(void);
+
 /* Returns the present value of a slot.
  *
  * Any thread may call it; async-signal-safe. This function can't fail. */

@@ -738,6 +738,7 @@ bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
 }
 
 void hw__hooks_after_fork(void) {
+    hw__got_after_fork();
     hw__hooks_end_change(); /* the thread that changed the hooks is not in the child; its change may
                              * be half done */
     put_back();

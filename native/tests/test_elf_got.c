@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "elf/got.h"
 #include "elf_calls.h"
@@ -231,6 +232,42 @@ static void test_real_function(void) {
     T_TRUE(hw__real_function("headway_has_no_such_function") == NULL);
 }
 
+static uintptr_t *forked_slot;
+static atomic_bool forked;
+
+static void *keep_writing(void *unused) {
+    (void)unused;
+    while (!atomic_load(&forked)) {
+        uintptr_t old;
+        T_EQ(0, hw__got_write(forked_slot, hw__got_read(forked_slot), &old));
+    }
+    return NULL;
+}
+
+/* A child that is forked while another thread writes a slot can write slots itself. */
+static void test_forked_while_another_thread_writes(void) {
+    struct calls calls = load(ELF_CALLS_NOW);
+    uintptr_t *slots[2 * MAX_SLOTS], values[2 * MAX_SLOTS], old;
+    T_TRUE(find_both(&calls, slots, values) > 0);
+    forked_slot = slots[0];
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, keep_writing, NULL));
+    for (int i = 0; i < 30; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20); /* ends a child that waits for the lock for ever */
+            hw__got_after_fork();
+            _exit(hw__got_write(forked_slot, values[0], &old) == 0 ? 0 : 1);
+        }
+        int status;
+        T_EQ(child, waitpid(child, &status, 0));
+        T_EQ(0, status);
+    }
+    atomic_store(&forked, true);
+    T_EQ(0, pthread_join(thread, NULL));
+    T_EQ(0, dlclose(calls.handle));
+}
+
 int main(void) {
     t_start();
     T_RUN(test_lazy);
@@ -241,6 +278,7 @@ int main(void) {
     T_RUN(test_refusal_undoes_all);
     T_RUN(test_while_another_thread_calls);
     T_RUN(test_two_patchers_of_a_page);
+    T_RUN(test_forked_while_another_thread_writes);
     T_RUN(test_real_function);
     return 0;
 }
