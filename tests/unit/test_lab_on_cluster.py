@@ -3,6 +3,8 @@
 import contextlib
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -24,6 +26,7 @@ class Cluster:
 
     def __init__(self, number):
         self.number, self.launched, self.begun, self.ended = number, 0, [], []
+        self.lock = threading.Lock()
 
     def hosts(self):
         return {"one": ["tcp://one:1"], "two": ["tcp://two:1"]}
@@ -38,9 +41,10 @@ class Cluster:
         if function is lab_worker.end:
             self.ended.append(token)
             return None
-        self.launched += 1
-        if self.launched == 3:
-            os.kill(os.getpid(), self.number)
+        with self.lock:  # the machines launch at the same time, and there is one signal
+            self.launched += 1
+            if self.launched == 3:
+                os.kill(os.getpid(), self.number)
         return 1, [Launch("ok", samples={"work_s": [1.0]}, wall_s=1.0)]
 
 
@@ -74,3 +78,19 @@ def test_a_signal_ends_the_run_on_each_machine(number, unheard, monkeypatch, tmp
     assert "stopped" in capsys.readouterr().err
     with lab.Store(store) as results:
         assert [run.complete for run in results.runs()] == [False, False]
+
+
+def test_a_signal_that_comes_before_all_machines_have_work_lets_none_begin(unheard, monkeypatch, tmp_path):
+    """The executor does not wait for a thread that it was just starting: a run on that machine would outlive the command."""
+    cluster = Cluster(signal.SIGINT)
+
+    class Interrupted(ThreadPoolExecutor):
+        def submit(self, *arguments):
+            super().submit(*arguments)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("headway.dask.lab_run.ThreadPoolExecutor", Interrupted)
+    monkeypatch.setattr("headway.dask.cluster.connected", lambda _: contextlib.nullcontext(cluster))
+
+    assert main(["lab", "sleep", "--dask", "tcp://nowhere:1", "--store", str(tmp_path / "results.sqlite")]) == 130
+    assert (cluster.begun, cluster.launched) == ([], 0)

@@ -209,9 +209,20 @@ class _Measuring:
     def all_of(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> dict[str, HeadwayError]:
         """Run jobs concurrently, one for each host; return why hosts were lost, by host."""
         lost: dict[str, HeadwayError] = {}
+        # An executor that is interrupted while it takes a job may not wait for that job's thread. So no job begins before all
+        # are taken.
+        are_taken = threading.Event()
+
+        def begin(job: Callable[[], None]) -> None:
+            are_taken.wait()
+            if self._stopped.is_set():
+                raise HeadwayError("stopped")
+            job()
+
         with ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="headway-lab") as threads:
-            futures = {host: threads.submit(job) for host, job in jobs}
             try:
+                futures = {host: threads.submit(begin, job) for host, job in jobs}
+                are_taken.set()
                 for host, future in futures.items():
                     try:
                         future.result()
@@ -221,6 +232,8 @@ class _Measuring:
             except KeyboardInterrupt:
                 self._stopped.set()
                 raise
+            finally:
+                are_taken.set()
         return lost
 
 
