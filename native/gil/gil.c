@@ -314,9 +314,10 @@ void hw__gil_record(struct hw__gil *gil) {
 }
 
 /* Tells whether the record is still that of the GIL at this memory: it may have become another
- * GIL's since the hook found it. */
+ * GIL's since the hook found it. That of the main GIL never does, and most hooks are its. */
 static bool has(const struct hw__gil *gil, const struct hw__gil_memory *memory) {
-    return atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory;
+    return gil == &hw__gils[0] ||
+           atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory;
 }
 
 bool hw__gil_enter(struct hw__gil *gil, const struct hw__gil_memory *memory) {
