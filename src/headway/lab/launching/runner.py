@@ -240,8 +240,8 @@ def run(
         say: Called with one line for each thing that is prepared before launches.
         provide: Called when the first experiment that can run is done, for example to build further interpreters;
             nothing is measured in the meantime. The runner then looks for interpreters again, and the first experiment
-            continues on the new ones. If an interpreter of the request is not there yet,
-            or none that can run a chosen model, it is called before all.
+            continues on the new ones. If an interpreter of the request is not there yet, or none that can run a chosen
+            model, it is called before all.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.

@@ -65,9 +65,10 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """Return the findings of an analysis: problems, the costliest first, then that all is well, then notes.
 
     The finding that names the function behind which most waiting happened comes before those that name no line: it says
-    where to begin. It does not where the function's threads had no core for most of that waiting. A note on time that far exceeds the cost of every problem comes before them all. Without a GIL, the trace
-    has the waits for locks, but rarely their holders: there, a note on such waits comes first if they take more time than
-    every problem. So does one on threads that may wait for each other for good.
+    where to begin. It does not where the function's threads had no core for most of that waiting. A note on time that far
+    exceeds the cost of every problem comes before them all. Without a GIL, the trace has the waits for locks, but rarely
+    their holders: there, a note on such waits comes first if they take more time than every problem. So does one on threads
+    that may wait for each other for good.
     """
     found = [finding for rule in RULES for finding in rule(analysis)]
     used = list(used_up(analysis))
