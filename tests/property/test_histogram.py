@@ -6,8 +6,9 @@ import statistics
 import pytest
 from hdrh.histogram import HdrHistogram
 from headway_agent.load import HISTOGRAM_LENGTH, Histogram, highest_ns, percentiles, standard_deviation_s
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from sample import examples
 
 from headway.library import library_path
 
@@ -53,14 +54,14 @@ def assert_same(one, other, values):
     assert library.hw_histogram_mean_ns(ctypes.byref(one)) == pytest.approx(other.get_mean_value())
 
 
-@settings(max_examples=40)  # The pure Python one reads all of its counts again and again.
+@examples(40)  # The pure Python one reads all of its counts again and again.
 @given(many_ns)
 def test_the_same_samples_give_the_same_histogram(values):
     """Counts, percentiles, minimum, maximum and mean agree."""
     assert_same(ours(values), theirs(values), values)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(many_ns, many_ns)
 def test_merging_agrees(some, others):
     """Adding, joining the pairs, and recording all values in one histogram give the same as HdrHistogram's adding."""

@@ -9,10 +9,11 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 from export_checks import read_perfetto
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from live_image import make_snapshot
 from made_traces import made_process, made_trace
+from sample import examples
 
 from headway.cli import console, top_view
 from headway.live.counters import difference
@@ -85,7 +86,7 @@ def test_escapes_are_those_of_python():
 
 
 @given(named())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_no_name_reaches_the_terminal(trace):
     """The report, the summary and the findings contain only printable characters and line ends, for any names."""
     analysis = analyse(trace)
@@ -101,7 +102,7 @@ def test_no_name_reaches_the_terminal(trace):
 
 
 @given(named())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_json_is_exact_and_ascii(trace):
     """Values in the JSON output are the exact names, in JSON's escapes."""
     analysis = analyse(trace)
@@ -115,7 +116,7 @@ def test_json_is_exact_and_ascii(trace):
 
 
 @given(named())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_no_name_reaches_a_viewer(trace):
     """The page, folded stacks, and Perfetto's and Firefox' views show names, and never obey them."""
     page, _ = trace_page([("", [(trace, analyse(trace))])], "0")
@@ -143,7 +144,7 @@ def test_no_name_reaches_a_viewer(trace):
 
 
 @given(st.lists(names, min_size=1, max_size=4), names)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_no_name_reaches_top(called, program):
     """The heads, the rows and the messages of `headway top` contain no control characters of a name."""
     rows = [

@@ -4,11 +4,12 @@ import json
 from collections import defaultdict
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import made_trace, traces
 from rich.cells import cell_len
 from rich.console import Console
+from sample import examples
 
 from headway.report.trace.terminal import render_traces, short_summary
 from headway.traces.analysis import analyse, as_json
@@ -177,7 +178,7 @@ def test_lines_of_code_account_for_all_time(trace):
     assert sum(one.times.total_ns for one in found.waited) == found.wait_ns
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(small, st.sampled_from([64, 80, 200]), st.booleans())
 def test_every_trace_can_be_shown(trace, width, every):
     """Every trace can be rendered, summed up and printed as JSON, and no line is wider than the terminal."""

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from made_traces import MS, UNKNOWN_FRAME, made_trace, traces
+from sample import examples
 from told_traces import AT_SERVE, SERVE, Script, convoy
 
 from headway.report.html import columns as packing
@@ -84,7 +85,7 @@ def test_the_waits_of_a_pool_whose_threads_have_one_name_are_marked():
     assert [mark.kind for mark in view.marks].count("convoy") == 5
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(traces())
 def test_nothing_is_lost_in_the_columns(trace):
     """The columns of any trace have all time held and waited, in each stack, and the rows that the lanes name."""

@@ -1,5 +1,6 @@
 """Finds loaded packages that are installed copies of a repository's own: two of its trees would both import the copy."""
 
+import functools
 import json
 import re
 import sys
@@ -28,7 +29,12 @@ _NO_PACKAGES = {*sys.stdlib_module_names, "__main__", "__mp_main__"}
 
 def installed(path: Path) -> bool:
     """Tell whether a path belongs to an environment, or to Python itself."""
-    return in_packages(path) or path.resolve().is_relative_to(Path(sys.prefix).resolve())
+    return in_packages(path) or path.resolve().is_relative_to(_resolved(Path(sys.prefix)))
+
+
+@functools.lru_cache(maxsize=1)
+def _resolved(prefix: Path) -> Path:
+    return prefix.resolve()
 
 
 def sources(folder: Path, module: str) -> Iterator[Path]:
@@ -50,11 +56,13 @@ def copied_package(top: Path) -> str:
     while not (folders[-1] / ".git").exists() and folders[-1] != folders[-1].parent:
         folders.append(folders[-1].parent)
     loaded: dict[Path, str] = {}
+    # Hundreds of modules are looked at, of a few projects.
+    has_own = functools.cache(lambda name: any(_has_part(folder, name) for folder in folders))
     for name, module in sorted(sys.modules.items()):
         file = _installed_file(name, module)
         if file is None:
             continue
-        own = [path for folder in folders for path in sources(folder, name)]
+        own = [path for folder in folders for path in sources(folder, name)] if has_own(name.partition(".")[0]) else []
         # A repository below sys.prefix has its own files there, too.
         found = [path for path in own if path.is_file()]
         if found and file not in found and not _parts(module) & {path.parent for path in found}:
@@ -71,6 +79,12 @@ def _installed_file(name: str, module: ModuleType) -> Path | None:
         return None
     file = Path(given).absolute()
     return file if installed(file) else None
+
+
+def _has_part(folder: Path, package: str) -> bool:
+    """Tell whether a folder has a file or a part of a package in a usual place."""
+    places = [folder / source / package for source in _SOURCES]
+    return any(one.is_dir() or one.with_suffix(".py").is_file() for one in places)
 
 
 def _parts(module: ModuleType) -> set[Path]:
