@@ -160,3 +160,22 @@ def test_a_thread_of_anyio_without_a_frame_of_its_queue_works():
 
     assert home_at([get, run]) is Home.POOL
     assert home_at([run]) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "between", "home"),
+    [
+        ("event_list = self._selector.select(timeout)", 1, Home.LOOP),
+        ("event_list = self._selector.select(timeout)", 4, Home.LOOP),
+        ("event_list = self._selector.select(timeout)", 5, None),  # too far for a poll
+        ("handle._run()", 1, None),  # a callback that waits for a process
+        ("handle._run()", 0, Home.LOOP),  # a line of another version's source
+    ],
+)
+def test_a_poll_through_a_selector_of_the_program(tmp_path, line, between, home):
+    """The poll of a loop may be called through a program's own selector, and a callback's wait is no poll."""
+    source = tmp_path / "base_events.py"
+    source.write_text(f"class BaseEventLoop:\n    def _run_once(self):\n        {line}\n")
+    own = (Frame("/app/timed.py", 8, "TimedSelector.select", 6),) * between
+
+    assert home_at((POLL[0], *own, Frame(str(source), 3, "BaseEventLoop._run_once", 2), MAIN)) is home

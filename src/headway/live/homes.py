@@ -19,7 +19,7 @@ from headway.traces.loops import (
 
 __all__ = ["Homes"]
 
-_FRAMES: Final = 4
+_FRAMES: Final = 6
 """The number of innermost frames that suffice to tell a home."""
 _MOST_UNKNOWN: Final = 1024
 _NUMBERS: Final = {Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}

@@ -134,6 +134,8 @@ _MAIN: Final = _BEGINS - {"Thread._bootstrap", _CHILD}
 """The outermost functions of the main thread's stack."""
 _WAIT_FRAMES: Final = 4
 """gevent's pool waits four frames deep."""
+_POLL_FRAMES: Final = 6
+"""A selector that times its polls or counts them is one to three frames above asyncio's own one."""
 _SOCKET_FRAMES: Final = 4
 """A TLS connection waits three frames deep."""
 _TURN_FRAMES: Final = 12
@@ -215,8 +217,7 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
     if not frames:
         return None
     inner = frames[0]
-    polls = inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py"
-    if (polls and len(frames) > 1 and frames[1].function.endswith("_run_once")) or _polls_for_trio(inner):
+    if _polls_for_asyncio(frames) or _polls_for_trio(inner):
         return None if _is_in_another_loop(frames) else Home.LOOP
     if _runs_a_loop(inner) or _runs_a_target_in_c(inner) or _at(inner) in _HUB_POLLS or _serves_a_window(inner):
         return Home.LOOP
@@ -229,6 +230,17 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
         if not (is_of_threads(frame) or frame.filename.endswith(_WAITS)):
             return None
     return None
+
+
+def _polls_for_asyncio(frames: Sequence[Frame]) -> bool:
+    """Tell whether asyncio's loop polls, also through a selector of the program's own, or a function that times the poll."""
+    inner = frames[0]
+    if not (inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py"):
+        return False
+    above = frames[1:_POLL_FRAMES]
+    at = next((place for place, frame in enumerate(above) if frame.function.endswith("_run_once")), None)
+    # A callback may wait in a selector of its own, as `subprocess.run` does: the loop's line tells which one it is.
+    return at == 0 or (at is not None and ".select(" in source_line(above[at].filename, above[at].line))
 
 
 def _polls_for_trio(frame: Frame) -> bool:
