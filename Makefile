@@ -17,6 +17,10 @@ PROVISION := PYTHONPATH=tools $(BIN)/python -m provision
 unexport VIRTUAL_ENV
 
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
+# The compiler's results are kept outside the tree, so that a fresh clone compiles only what is new. The names of its own
+# folder are left out of the keys.
+COMPILER := CMAKE_C_COMPILER_LAUNCHER="$(CURDIR)/$(BIN)/ccache" CCACHE_DIR="$(CACHE)/ccache" CCACHE_MAXSIZE=300M \
+	CCACHE_BASEDIR="$(CURDIR)" CCACHE_NOHASHDIR=1
 ARGS ?=
 PRESETS ?= asan-ubsan tsan release
 
@@ -80,7 +84,7 @@ $(VENV)/.locked: requirements/dev.lock | $(UV)
 
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 	@echo "setup: building the native library and installing headway" >&2
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package headway --editable .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(COMPILER) $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package headway --editable .
 	@# Without a compiler headway installs without its library, as users want it; here its build must not fail unseen.
 	@$(BIN)/python -c 'from headway.native import library_path; library_path()' 2>/dev/null || { export PATH="$(CURDIR)/$(BIN):$$PATH"; \
 		echo "setup: the native library was not built:" >&2; cd native && cmake --preset dev >&2 && cmake --build --preset dev >&2; exit 1; }
@@ -157,7 +161,7 @@ test-web: web/node_modules/.installed ## Check the page's types, its unit tests,
 
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: under the address and undefined-behaviour sanitizers, the thread sanitizer, then as users get it (PRESETS="dev" for another)
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in $(PRESETS); do \
+	@export PATH="$(CURDIR)/$(BIN):$$PATH" $(COMPILER); cd native && for preset in $(PRESETS); do \
 		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && env -u MAKEFLAGS cmake --build --preset $$preset --parallel >/dev/null \
 		&& ctest --preset $$preset --parallel 3 || exit 1; done
 
