@@ -112,6 +112,8 @@ def test_children_of_a_process_that_cannot_be_entered(tmp_path):
         done = run(*command, "--force", "--patience", "0.3", "--no-children")
         assert done.returncode == 7
         assert f"or name one of its child processes, which may do the work: {child}\n" in done.stderr
+        # --force has replaced nothing: there is no other recording.
+        assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [child]
 
 
 def test_a_child_that_cannot_be_recorded(tmp_path):

@@ -27,7 +27,7 @@ def traced(path, family, pid):
 
 
 def test_only_traces_of_the_same_launch_belong_together(tmp_path):
-    """A file with a similar name of another launch is not a child's, and is not removed with --force."""
+    """A file with a similar name of another launch is not a child's, and is not removed with the trace."""
     mine = traced(tmp_path / "app.hwt", 1, 10)
     child = traced(tmp_path / "app.11.hwt", 1, 11)
     kept = traced(tmp_path / "app.before.hwt", 2, 12)
@@ -35,7 +35,9 @@ def test_only_traces_of_the_same_launch_belong_together(tmp_path):
 
     with pytest.raises(UsageError, match="exists"):
         check_new(mine)
-    check_new(mine, force=True)
+    assert check_new(mine, force=True) == mine
+    assert sorted(tmp_path.iterdir()) == [child, kept, mine]
+    files.remove_family(mine)
 
     assert list(tmp_path.iterdir()) == [kept]
 
@@ -114,7 +116,7 @@ def test_a_trace_that_is_being_recorded_is_not_overwritten(tmp_path):
 
     check_new(path, force=True)
 
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(tmp_path.iterdir()) == [child, path]
 
 
 def test_a_folder_that_takes_no_files_is_refused(tmp_path, monkeypatch):

@@ -190,9 +190,12 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
     from headway.live.unreleased import note_kept
 
     file = new_path(arguments, f"pid-{arguments.pid}")
+    most = arguments.max_size
     with files.locked(file):
         with (
-            collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
+            collecting(
+                file, at_once=True, only=target.pid, say=console.say, max_bytes=most, overwrites=arguments.force
+            ) as door,
             contextlib.closing(_Recording(target, file, door, arguments, signals)) as recording,
         ):
             recording.enter()

@@ -143,7 +143,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     command, name = program(arguments)
     file, lock = _new_file(arguments, name)
-    recorded = Recorded(file, lock, arguments.max_size, arguments.record_arguments, _note_of(arguments, file, name))
+    note = _note_of(arguments, file, name)
+    recorded = Recorded(file, lock, arguments.max_size, arguments.record_arguments, note, overwrites=arguments.force)
     become_traced(command, name, launch.original_environment(), recorded, brief=arguments.no_summary)
 
 
@@ -196,6 +197,8 @@ class Recorded(NamedTuple):
     has_arguments: bool
     note: str = ""
     """Words on the file's name, for the line that names it."""
+    overwrites: bool = False
+    """An earlier trace at that path is overwritten."""
 
 
 def become_traced(
@@ -221,6 +224,8 @@ def become_traced(
             summarise(file, brief=brief)
         else:
             console.say(f"{name} was not traced: no Python process of it started the recorder")
+            if recorded.overwrites and file.exists():
+                console.say(f"{file} is still the earlier trace")
 
     why = launch.out_of_reach(command)
     if why is not None:
@@ -233,7 +238,13 @@ def become_traced(
     try:
         env = launch.environment(door.environment(), base=env)
         collector = DetachedCollector(
-            door, file, lock, afterwards, max_bytes=recorded.max_bytes, is_told=why is not None
+            door,
+            file,
+            lock,
+            afterwards,
+            max_bytes=recorded.max_bytes,
+            overwrites=recorded.overwrites,
+            is_told=why is not None,
         )
     except HeadwayError:
         door.close()

@@ -19,7 +19,15 @@ from types import TracebackType
 from typing import NamedTuple, Self, final
 
 from headway.live.door import Door, Reception, watch_process
-from headway.live.files import began_realtime_ns, begin_ticks, identity_of, note_executed, note_missing, parent_of
+from headway.live.files import (
+    began_realtime_ns,
+    begin_ticks,
+    identity_of,
+    note_executed,
+    note_missing,
+    parent_of,
+    remove_family,
+)
 from headway.live.lived import Lived
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
@@ -118,6 +126,7 @@ class Collector:
         max_bytes: int = DEFAULT_MAX_BYTES,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
         only: int | None = None,
+        overwrites: bool = False,
     ) -> None:
         """Begin to accept processes that call at the door.
 
@@ -129,6 +138,7 @@ class Collector:
             memory_bytes: The limit for the memory of all processes together.
             only: The id of a process: only this process and its descendants are recorded. None: all processes that
                 call.
+            overwrites: An earlier trace at `file` is removed once the first process calls, and stays if none does.
 
         Raises:
             NativeError: The native library is missing or does not fit.
@@ -147,6 +157,7 @@ class Collector:
         """The number of processes that called, or tried to, and have no file, apart from those refused."""
         self._max_bytes = max_bytes
         self._only = only
+        self._overwrites = overwrites
         self._door = door
         self._max_chunks = max(_LEAST_FILE, max_bytes // CHUNK_BYTES)
         self._memory_chunks = memory_bytes // CHUNK_BYTES
@@ -359,9 +370,12 @@ class Collector:
         return not self._stuck or living + self._kept + self._ended_chunks + _LEAST_FILE <= self._room
 
     def _new_file(self, pid: int) -> tuple[int, Path]:
-        """Make a process's file; return its descriptor and path. An existing file is never touched."""
+        """Make a process's file; return its descriptor and path. An existing file is not touched, unless we overwrite it."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         if not self.files:
+            if self._overwrites:
+                remove_family(self.file)
+                self._overwrites = False
             with contextlib.suppress(FileExistsError):
                 return os.open(self.file, flags, 0o600), self.file
         # The numbers go on, also where a file was removed: a process may execute programs without end.
@@ -546,13 +560,15 @@ def collecting(
     at_once: bool = False,
     record_arguments: bool = False,
     only: int | None = None,
+    overwrites: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Door]:
     """Collect in a thread of this process while the `with` lasts, and then until all that record are gone.
 
     With `at_once`, collecting ends together with the `with`. The `with` gives the door, whose environment() is for the
-    processes to record. `only` is the id of a process: only this process and its descendants are recorded. At the end,
-    `say` is called with each line that describes what could not be recorded or kept.
+    processes to record. `only` is the id of a process: only this process and its descendants are recorded. With
+    `overwrites`, an earlier trace at `file` is removed once the first process calls. At the end, `say` is called with
+    each line that describes what could not be recorded or kept.
 
     Raises:
         RecordingError: The socket cannot be made.
@@ -560,7 +576,7 @@ def collecting(
     """
     over = threading.Event()
     door = Door(record_arguments=record_arguments)
-    with Collector(door, file, max_bytes=max_bytes, only=only) as collector:
+    with Collector(door, file, max_bytes=max_bytes, only=only, overwrites=overwrites) as collector:
         thread = threading.Thread(target=collector.run, args=(over.is_set,), kwargs={"at_once": at_once}, daemon=True)
         thread.start()
         try:

@@ -38,6 +38,7 @@ class DetachedCollector:
         afterwards: Callable[[Sequence[Path], Sequence[str]], None],
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        overwrites: bool = False,
         is_told: bool = False,
     ) -> None:
         """Start the collector. If it cannot be started, neither the door nor the lock is left.
@@ -50,6 +51,7 @@ class DetachedCollector:
                 with the terminal as sys.stderr. Not called if our stderr is no terminal, or that terminal is gone by
                 then.
             max_bytes: The limit for all traces together.
+            overwrites: An earlier trace at `file` is removed once the program calls, and stays if it does not.
             is_told: The user knows already that the program itself is out of reach.
 
         Raises:
@@ -86,7 +88,7 @@ class DetachedCollector:
                 locked.callback(files.unlock, file, lock_)
                 if begun_ is not None and os.read(begun_, 1):
                     return  # the program was never begun
-                with collect.Collector(door, file, max_bytes=max_bytes) as collecting:
+                with collect.Collector(door, file, max_bytes=max_bytes, overwrites=overwrites) as collecting:
                     collecting.run(over)
                     look(over=True)
                     locked.close()

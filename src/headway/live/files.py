@@ -29,6 +29,7 @@ __all__ = [
     "note_executed",
     "note_missing",
     "parent_of",
+    "remove_family",
     "ticks_of",
     "unlock",
     "unused_name",
@@ -46,8 +47,9 @@ _DAEMON_S = 1.0
 
 
 def check_new(path: Path, *, force: bool = False) -> Path:
-    """Return the absolute path of a trace file that can be written; with `force`, remove an existing trace.
+    """Return the absolute path of a trace file that can be written; with `force`, also that of an existing trace.
 
+    The existing trace stays until `remove_family`, because a recording may fail before it has begun.
     The function waits for the collector of a program that has ended.
 
     Raises:
@@ -72,9 +74,13 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     wait_until_finished(path)  # the program may have ended while its collector still writes, if only its lock is left
     if force:
         unlock(path, lock(path))  # raises if another command records the trace
-        for old in family_files(path):
-            old.unlink()
     return path
+
+
+def remove_family(path: Path) -> None:
+    """Remove a trace's file and those of its process's children. Raises OSError."""
+    for old in family_files(path):
+        old.unlink()
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
