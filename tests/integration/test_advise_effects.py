@@ -268,6 +268,20 @@ def test_the_state_of_a_module_that_the_first_call_imports_is_none_of_its_effect
     assert seen(sys.executable, ["imports"]) == {"imports": []}
 
 
+def test_settings_of_a_module_that_the_first_call_imports_are_its_effects(seen, tmp_path):
+    """They are compared with those that such a module begins with, as far as calls can set them; the import sets none."""
+    (tmp_path / "kept.py").write_text(
+        "def configures():\n    import logging\n    logging.basicConfig(level=10)\n"
+        "def limits():\n    import socket\n    socket.setdefaulttimeout(5)\n"
+        "def imports():\n    import logging, socket\n"
+        "import sys\n" + KEPT[KEPT.index('if __name__ == "__main__"') :]
+    )
+
+    assert seen(sys.executable, ["configures"]) == {"configures": [["settings", "the root logger"]]}
+    assert seen(sys.executable, ["limits"]) == {"limits": [["settings", "the default timeout of sockets"]]}
+    assert seen(sys.executable, ["imports"]) == {"imports": []}
+
+
 def test_the_cache_of_a_helper_is_told_from_the_second_call(tmp_path, monkeypatch):
     """First calls with the other inputs are as long as the first of all, and fill the time for all calls."""
     made(tmp_path, monkeypatch)

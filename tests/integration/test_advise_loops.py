@@ -6,6 +6,7 @@ from real_programs import LIMIT_S
 
 from headway.advice.course import _notes
 from headway.advice.examined import examine
+from headway.advice.holds import Holds, look
 from headway.advice.refused import refuse
 from headway.advice.target import parse_target
 from headway.host.interpreters import select
@@ -64,3 +65,16 @@ def test_a_coroutine_that_runs_a_loop_has_a_hint_of_its_own(tmp_path, monkeypatc
     error = refuse(examine(target, interpreter(), CORES, limit_s=LIMIT_S), target)
     assert "running event loop" in error.message
     assert "await the coroutine" in error.hint
+
+
+def test_a_function_without_coroutines_runs_where_asyncio_is_not_imported(tmp_path, monkeypatch):
+    """Its import takes longer than all of ours, in each process and sub-interpreter; a function's own one is its own."""
+    (made(tmp_path, monkeypatch) / "plain.py").write_text(
+        "import sys\nHEAVY = {'asyncio', 'ssl', 'importlib.metadata'}\nassert not HEAVY & sys.modules.keys()\n"
+        "def f():\n    assert not HEAVY & sys.modules.keys(), sys.modules.keys()\n"
+    )
+    seen = examine(parse_target("plain:f"), interpreter(), CORES, limit_s=LIMIT_S)
+    assert seen.error == ""
+    assert seen.place.refusals == ()
+    holds = look(parse_target("plain:f"), seen.place, seen.function, CORES)
+    assert isinstance(holds, Holds), holds

@@ -13,9 +13,7 @@ import os
 import pickle
 import queue
 import sys
-import tempfile
 import threading
-from concurrent.futures import Future
 
 
 def module():
@@ -88,6 +86,8 @@ def _answer(fd):
 def _memory_file():
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("headway-result"), "rb")
+    import tempfile
+
     return tempfile.TemporaryFile()
 
 
@@ -95,7 +95,9 @@ class Pool:
     """`max_workers` interpreters, each with its own GIL and its own thread; the interface of an Executor."""
 
     def __init__(self, max_workers):
-        self._tasks = queue.SimpleQueue()
+        from concurrent.futures import Future
+
+        self._future, self._tasks = Future, queue.SimpleQueue()
         self._broken = None
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(max_workers)]
         for thread in self._threads:
@@ -137,7 +139,7 @@ class Pool:
         """Schedule `function(*args)`, both picklable and importable in a fresh interpreter; return a Future."""
         if self._broken is not None:
             raise RuntimeError("a sub-interpreter of this pool could not start: %s" % self._broken)
-        future = Future()
+        future = self._future()
         self._tasks.put((future, pickle.dumps((function, args))))
         return future
 

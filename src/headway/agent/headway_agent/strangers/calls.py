@@ -2,10 +2,12 @@
 
 A user writes `pool.submit(function, *args)`, so exactly that is measured. Calls with keyword arguments, generators and
 coroutines need one of the functions below around them; any worker can find these by name.
+
+asyncio is imported for coroutines only: its import takes longer than all others together, in each process and in each
+sub-interpreter.
 """
 
 import ast
-import asyncio
 import inspect
 import pickle
 import textwrap
@@ -95,6 +97,8 @@ _own = threading.local()
 def _loop():
     loop = getattr(_own, "loop", None)
     if loop is None:
+        import asyncio
+
         loop = _own.loop = asyncio.new_event_loop()
     return loop
 
@@ -111,11 +115,15 @@ def used_up_in_own_loop(function, args, kwargs):
 
 def in_new_loop(function, args, kwargs):
     """Run a coroutine in an event loop of this call's own, as the code to paste does in a worker."""
+    import asyncio
+
     return asyncio.run(function(*args, **kwargs))
 
 
 def used_up_in_new_loop(function, args, kwargs):
     """Return all items of an async generator, run in an event loop of this call's own."""
+    import asyncio
+
     return asyncio.run(_all_of(function, args, kwargs))
 
 
@@ -146,6 +154,8 @@ _AROUND = {
 
 def task_of(function, kind, calls, *, by=SERIAL):
     """Return (the function for the pool, a tuple of arguments for each call). `by` is one of the constants above."""
+    if kind in (ASYNC, ASYNC_GENERATOR):
+        import asyncio  # noqa: F401  (the first call takes the time of none of our own imports)
     # asyncio's model awaits only coroutine functions, by their code; a wrapper that returns a coroutine is none.
     as_it_is = kind == PLAIN or (kind == ASYNC and by == LOOP and inspect.iscoroutinefunction(function))
     if as_it_is and not any(kwargs for _, kwargs in calls):

@@ -22,9 +22,6 @@ import traceback
 
 from .. import proc
 from .failed import FailedError, print_users_part, said, where_of
-from .repeated import again, pickle_of, timed_call
-from .spread import order
-from .supply import Supply
 from .talk import Talk
 
 __all__ = ["main"]
@@ -32,15 +29,48 @@ __all__ = ["main"]
 _MOST_PICKLES = 32
 
 
+def _may_have_distributions(folder):
+    """Tell whether `importlib.metadata` may find a distribution in a folder of the import path."""
+    if folder.endswith(".egg") or not os.path.isdir(folder):
+        return True
+    try:
+        return any("-info" in name or ".egg" in name for name in os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _loaded_from(names):
+    """Return {folder of the import path that may have distributions: the first parts of the paths of modules below it}."""
+    files = [getattr(sys.modules.get(name), "__file__", None) or "" for name in names]
+    found = {}
+    for folder in dict.fromkeys(os.path.join(one, "") for one in sys.path if one and isinstance(one, str)):
+        tops = {file[len(folder) :].partition(os.sep)[0] for file in files if file.startswith(folder)}
+        if tops and _may_have_distributions(folder[: -len(os.sep)]):
+            found[folder[: -len(os.sep)]] = tops
+    return found
+
+
+def _may_have(distribution, tops):
+    """Tell whether a distribution may have a file below one of these names; a wheel's list of files is read for it."""
+    listed = distribution.read_text("RECORD")
+    return listed is None or any(line.lstrip('"').startswith(tops) for line in listed.splitlines())
+
+
 def _distributions(names):
-    """Return {distribution: version} of the modules with these names, and those that came from no index, sorted."""
+    """Return {distribution: version} of the modules with these names, and those that came from no index, sorted.
+
+    A machine may have hundreds of distributions with many thousands of files: only those of loaded modules are looked for.
+    """
+    loaded_from = _loaded_from(names)
+    if not loaded_from:
+        return {}, []
     try:
         from importlib.metadata import distributions
     except ImportError:
         return {}, []
-    folders = {}
-    for one in distributions():
-        for file in one.files or ():
+    folders, tops = {}, tuple(set().union(*loaded_from.values()))
+    for one in distributions(path=list(loaded_from)):
+        for file in (one.files or ()) if _may_have(one, tops) else ():
             top = file.parts[0]
             if (
                 top not in ("..", ".")
@@ -81,7 +111,8 @@ def _folder_of(module):
 
 def _import(job, talk):
     from .blockers import LoadWatch
-    from .target import MissingNameError, find
+    from .named import MissingNameError
+    from .target import find
 
     talk.begin("import")
     before = set(sys.modules)
@@ -125,11 +156,17 @@ def _import(job, talk):
 
 
 def _function(job, talk):
-    function = _import(job, talk)
+    # Imported before the user's module, whose import is timed.
     from . import calls
+    from .repeated import again, pickle_of, timed_call
+    from .spread import order
+    from .supply import Supply
+
+    function = _import(job, talk)
     from .effects import Effects
     from .locks import Locks
-    from .target import InputsError, MissingNameError, bound, calls_of, class_of_method, maker_of
+    from .named import MissingNameError
+    from .target import InputsError, bound, calls_of, class_of_method, maker_of
 
     talk.begin("function")
     if not callable(function):
@@ -223,7 +260,7 @@ answer = {{}}
 from headway_agent.strangers.blockers import LoadWatch, refused_by
 with LoadWatch() as watch:
     try:
-        from headway_agent.strangers.target import named
+        from headway_agent.strangers.named import named
         named({module!r}, {name!r}, {cwd!r})
     except BaseException as error:
         text = str(error).strip().splitlines()

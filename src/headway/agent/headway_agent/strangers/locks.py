@@ -5,7 +5,6 @@ of an object or class in these modules, unless its class is one of the standard 
 of them they take, at which line, and how long they hold it. A lock that the function reaches in another way, as through a container, is not found.
 """
 
-import asyncio
 import functools
 import os
 import sys
@@ -17,17 +16,14 @@ from .effects import folder_of, is_of_python, own_modules
 
 __all__ = ["Locks"]
 
-_EXCLUDING = (
-    type(threading.Lock()),
-    type(threading.RLock()),
-    threading.Condition,
-    threading.Semaphore,
-    asyncio.Lock,
-    asyncio.Condition,
-    asyncio.Semaphore,
-)
-_IN_LOOPS = (asyncio.Lock, asyncio.Condition, asyncio.Semaphore)
+_OF_THREADS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
 _OURS = os.path.abspath(__file__)
+
+
+def _in_loops():
+    """Return the kinds of locks of asyncio; none if it is not imported, as then there is no such lock."""
+    asyncio = sys.modules.get("asyncio")
+    return () if asyncio is None else (asyncio.Lock, asyncio.Condition, asyncio.Semaphore)
 
 
 class _Watched:
@@ -129,7 +125,7 @@ class Locks:
 
     def __init__(self, function, objects=()):
         """Replace the locks that the function may take; `objects` are those whose method it is."""
-        self._by_id = {}
+        self._by_id, self._in_loops = {}, _in_loops()
         for module in own_modules(folder_of(function)).values():
             for name, value in list(vars(module).items()):
                 self._replace(functools.partial(setattr, module, name), name, value)
@@ -157,11 +153,11 @@ class Locks:
                 self._replace(functools.partial(setattr, value, attribute), "%s.%s" % (name, attribute), one)
 
     def _replace(self, put, name, value):
-        if not isinstance(value, _EXCLUDING):
+        if not isinstance(value, (*_OF_THREADS, *self._in_loops)):
             return
         watched = self._by_id.get(id(value))
         if watched is None:
-            watched = (_WatchedInLoop if isinstance(value, _IN_LOOPS) else _Watched)(value, name)
+            watched = (_WatchedInLoop if isinstance(value, self._in_loops) else _Watched)(value, name)
         try:
             put(watched)
         except Exception:

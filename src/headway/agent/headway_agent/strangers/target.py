@@ -15,7 +15,6 @@ Only the first `most` inputs are used. An element of a named list that is a tupl
 """
 
 import functools
-import importlib
 import importlib.util
 import inspect
 import io
@@ -26,9 +25,10 @@ import pickle
 import reprlib
 import sys
 
+from .named import named
+
 __all__ = [
     "InputsError",
-    "MissingNameError",
     "bound",
     "calls_of",
     "class_of_method",
@@ -36,12 +36,7 @@ __all__ = [
     "inputs_of",
     "maker_of",
     "missing_module",
-    "named",
 ]
-
-
-class MissingNameError(Exception):
-    """A module has no such name; the message is one sentence."""
 
 
 class InputsError(Exception):
@@ -58,19 +53,6 @@ class InputsError(Exception):
 def find(target):
     """Import the target's module and return its function. Raises what the import raises, and MissingNameError."""
     return named(target["module"], target["name"], target["cwd"])
-
-
-def named(module, name, cwd):
-    """Return the object with a dotted name in a module. Raises what the import raises, and MissingNameError."""
-    os.chdir(cwd)
-    if sys.argv[:1] == ["-c"]:
-        sys.argv[:] = [module]
-    found = importlib.import_module(module)
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise MissingNameError(_not_there(found, part))
-        found = getattr(found, part)
-    return found
 
 
 def missing_module(target):
@@ -97,13 +79,6 @@ def class_of_method(target):
     return (
         owner if is_plain and not isinstance(inspect.getattr_static(owner, name), (staticmethod, classmethod)) else None
     )
-
-
-def _not_there(owner, name):
-    import difflib
-
-    near = difflib.get_close_matches(name, dir(owner), n=1)
-    return "%s has no %s%s" % (getattr(owner, "__name__", "it"), name, "; did you mean %s?" % near[0] if near else "")
 
 
 def inputs_of(target, function):
