@@ -143,6 +143,17 @@ def test_a_wait_for_a_core_is_no_time_of_a_place(monkeypatch):
     assert place["wall_s"] / place["calls"] == pytest.approx(0.001)
 
 
+@pytest.mark.parametrize(("inputs", "seen"), [(1, 50), (40, 80), (1000, 200)])
+def test_no_more_calls_are_profiled_than_tell_their_holds(monkeypatch, inputs, seen):
+    """Fifty calls, two with each input, are enough before the time is up."""
+    calls: list[None] = []
+    clock = SimpleNamespace(perf_counter_ns=lambda: len(calls) * 10**7, monotonic=lambda: len(calls) / 100)
+    monkeypatch.setattr(agent, "time", clock)
+    monkeypatch.setattr(proc, "queued_ns", lambda: 0)
+    place = looked_at(lambda: calls.append(None), calls_s=2.0, inputs=inputs)["list.append"]
+    assert place["calls"] == pytest.approx(seen, abs=1)
+
+
 def test_a_hold_that_hardly_any_call_has_is_the_machines(monkeypatch):
     """A pause of the machine in one call is no operation of the function; what each call does, or one of many inputs, is."""
     # On a busy machine, a wait for a core just before a call would be taken from the call's time.

@@ -36,6 +36,8 @@ _EXACT_S = 0.8
 _MOST_EXACT = 2
 """The whole measurement may take this many times as long, because new arguments may take longer to make than calls."""
 _LOOKED_AT_S = 2.0
+_ENOUGH_S, _ENOUGH_CALLS = 0.5, 50
+"""From this time on the profile has seen enough after so many calls, two with each input."""
 _MOST_LOOKED_AT = 3
 """The profile may take this many times as long if its thread waits for a core: it would reach little of a long call."""
 _MOST_PLACES = 40
@@ -206,6 +208,7 @@ class _Looker:
     def __init__(self, recorder, until_s, own=None):
         """`own` is the place of the function itself, if that is in C: its time begins and ends in our frames."""
         self._recorder, self._until_s, self.own = recorder, until_s, own
+        self._enough_s = min(until_s, time.monotonic() + _ENOUGH_S)
         self._latest_s = until_s + (_MOST_LOOKED_AT - 1) * max(0.0, until_s - time.monotonic())
         self._booked = {}  # by place
         # (the place before, the C call's place, the frame that made the call), the innermost call last
@@ -220,6 +223,7 @@ class _Looker:
 
     def run(self, task, arguments):
         """Observe calls until the time is up; return whether one whole call was observed."""
+        enough = max(_ENOUGH_CALLS, 2 * arguments.count)
         for place in range(1000):
             args = arguments.at(place)
             self._stack, self._at = [], self.own
@@ -236,7 +240,7 @@ class _Looker:
             if self._is_over:
                 break
             self.calls += 1
-            if time.monotonic() > self._until_s:
+            if time.monotonic() > (self._until_s if self.calls < enough else self._enough_s):
                 break
         self._rare = max(0, min(max(_FEW, self.calls // _RARE), self.calls // arguments.count - 1))
         return self.calls > 0

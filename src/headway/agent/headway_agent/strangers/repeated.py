@@ -16,7 +16,9 @@ from .timed import Clock, computing, cores
 __all__ = ["again", "next_of", "pickle_of", "timed_call"]
 
 _CALLS_S, _EACH_S = 0.4, 2.0
-"""The time for timed calls, and the most time for a first call with each input."""
+"""The most time for timed calls, and for a first call with each input."""
+_ENOUGH_S, _ENOUGH_CALLS = 0.1, 20
+"""After this time, so many calls are enough, two with each input: the race measures the time of a call more exactly."""
 _MOST_CALLS = 20
 _NEAR = 0.25
 """An input whose calls take the mean time of all inputs, but for this share, stands for them."""
@@ -87,7 +89,7 @@ def again(talk, effects, task, supply, first_result, watch):
         supply.begin_new()
         times, begun_s = [], time.monotonic()
         _call_each(talk, task, supply, times)
-    nothing &= _call_more(talk, task, supply, times, begun_s + _CALLS_S)
+    nothing &= _call_more(talk, task, supply, times, begun_s)
     returns_nothing = returns_nothing and nothing
     if supply.changes:
         seen.append(["arguments", "changes its arguments: each sample has new ones"])
@@ -140,10 +142,12 @@ def _call_each(talk, task, supply, times, unseen=lambda make: make()):
     return nothing
 
 
-def _call_more(talk, task, supply, times, until_s):
-    """Call the function again and again until a time; return whether all results are None."""
-    nothing = True
-    while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
+def _call_more(talk, task, supply, times, begun_s):
+    """Call the function again and again, for times that have begun then; return whether all results are None."""
+    nothing, enough = True, max(_ENOUGH_CALLS, 2 * supply.count)
+    while len(times) < 1000 * _MOST_CALLS:
+        if time.monotonic() > begun_s + (_CALLS_S if len(times) < enough else _ENOUGH_S):
+            break
         args = next_of(supply, len(times), talk)
         which = supply.which(len(times)) + 1 if supply.count > 1 else 0
         result, took = timed_call(task, args, talk, which=which)
