@@ -1,11 +1,10 @@
-"""Real launches on real interpreters: every workload through every model, and every way to fail."""
+"""Real launches on real interpreters: what they give, and every way to fail."""
 
 import os
-import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from lone_launches import alone, changed
 from real_programs import LIMIT_S
 from synthetic import make_cell
 from waiting import wait_for
@@ -14,9 +13,7 @@ from headway.host.interpreters import discover, select
 from headway.host.keeper import Keeper
 from headway.host.machine import this_machine
 from headway.lab.beside.surroundings import prepare
-from headway.lab.experiments import experiments
 from headway.lab.launching.launch import run_launch
-from headway.lab.plan import make_plan, needed
 from headway.library import library_path
 
 HERE = str(Path(__file__).parent)
@@ -28,11 +25,6 @@ pytestmark = pytest.mark.slow
 
 def faulty(name, **changes):
     return make_cell("x", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), **changes)
-
-
-def changed(cell, **changes):
-    """Return the cell with another variant."""
-    return replace(cell, variant=replace(cell.variant, **changes))
 
 
 def launch(cell, interpreter=None, limit_s=LIMIT_S, **options):
@@ -94,81 +86,6 @@ def test_the_set_up_provides_the_newest_interpreters(name):
     assert name in BY_NAME, f"{name} is missing: run `make interpreters` and read what it says"
 
 
-def alone(cell, interpreter, machine, keeper, neighbours):
-    """Run one launch with the servers and files that it needs."""
-    with neighbours.of(cell, keeper) as beside:
-        library = library_path()
-        (found,) = run_launch(
-            [cell], interpreter.executable, machine, library=library, limit_s=60, keeper=keeper, beside=beside
-        )
-        return found
-
-
-def one_of_each_kind(cells):
-    """Leave out slow cells that differ from an earlier one only in sizes and counts."""
-    cheap = {"cpu-bound", "countdown", "sigma", "sha256", "race", "refcount", "sleep", "context-switch"}
-    kinds = {}
-    for cell in cells:
-        own = (
-            cell.key
-            if cell.experiment in cheap
-            else (cell.variant.workload, cell.variant.model, cell.variant.needs, cell.variant.params.get("unit"))
-        )
-        kinds.setdefault(
-            (
-                own,
-                cell.variant.params.get("transport"),
-                cell.variant.params.get("via"),
-                cell.variant.params.get("sums"),
-            ),
-            cell,
-        )
-    return kinds.values()
-
-
-def metrics_of(cell):
-    """Return the metrics of which a cell must give one; an anchor's may differ from its experiment's first."""
-    experiment = next(one for one in experiments() if one.name == cell.experiment)
-    further = " ".join(names for names, _ in experiment.besides) if cell.variant.label in experiment.anchors else ""
-    return [experiment.metric, *further.split()]
-
-
-@pytest.mark.parametrize("interpreter", BY_NAME.values(), ids=[one.id for one in BY_NAME.values()])
-def test_every_variant_runs_on_every_interpreter(interpreter, request):
-    """Every kind of variant gives its metric, or is skipped with a reason, on every interpreter.
-
-    Without `--full` an interpreter has a tenth of the kinds, another tenth than the next nine.
-    """
-    every = request.config.getoption("--matrix") == "full"
-    part = list(BY_NAME.values()).index(interpreter) % 10
-    machine = this_machine()
-    surroundings = prepare(needed(experiments(), [interpreter], size="quick"))
-    plan = make_plan(
-        experiments(), [interpreter], machine, size="quick", seed=1, launches=1, missing=surroundings.missing
-    )
-    problems = []
-    with Keeper() as keeper, surroundings.opened(machine, 1) as neighbours:
-        launches = [
-            (cell, alone(changed(cell, samples=1, warmups=0), interpreter, machine, keeper, neighbours))
-            for cell in one_of_each_kind(plan.cells)
-            if cell.interpreter != "native"
-            and (every or zlib.crc32(f"{cell.experiment} {cell.variant.label}".encode()) % 10 == part)
-        ]
-    assert launches
-    for cell, done in launches:
-        if done.status != "ok" or not any(done.samples.get(one) for one in metrics_of(cell)):
-            problems.append(f"{cell.key}: {done.reason}\n{done.stderr}")
-        elif done.samples["interpreter_start_s"][0] <= 0 or not {"utilisation", "course"} <= done.facts.keys():
-            problems.append(f"{cell.key}: facts are missing: {done.facts}")
-        # hiredis does not declare that it works without the GIL, so a free-threaded interpreter switches it on: a known
-        # finding.
-        elif done.facts["gil_enabled"] != interpreter.gil_enabled and "hiredis" not in cell.variant.needs:
-            problems.append(f"{cell.key}: the GIL changed")
-
-    assert problems == []
-    assert all(skipped.reason for skipped in plan.skipped)
-
-
 @pytest.mark.times
 def test_a_launch_tells_its_course():
     """Each sample is a phase; one counting thread keeps a core busy in it, as far as the core's other threads let it."""
@@ -185,22 +102,6 @@ def test_a_launch_tells_its_course():
     lasted = zip(course, ends, ends[1:], strict=False)
     assert all(0 <= one["busy_s"] <= len(machine.cores) * (end - begin + 0.02) for one, begin, end in lasted)
     assert sum(one["busy_s"] for one in course) > 0
-
-
-def test_the_c_limits_run():
-    """Every native variant gives its metric."""
-    machine = this_machine()
-    surroundings = prepare(needed(experiments(), [FOUND[-1]], size="quick"))
-    plan = make_plan(
-        experiments(), [FOUND[-1]], machine, size="quick", seed=1, launches=1, missing=surroundings.missing
-    )
-    cells = [cell for cell in plan.cells if cell.interpreter == "native"]
-
-    with Keeper() as keeper, surroundings.opened(machine, 1) as neighbours:
-        results = {cell.key: alone(changed(cell, samples=1), FOUND[-1], machine, keeper, neighbours) for cell in cells}
-
-    assert len(results) >= 20
-    assert {key: one.stderr for key, one in results.items() if one.status != "ok"} == {}
 
 
 def test_a_free_threaded_interpreter_loses_updates_and_appends_do_not():
