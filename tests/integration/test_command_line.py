@@ -413,6 +413,16 @@ def test_the_command_line_starts_quickly_because_it_imports_little():
     assert Path(done.stdout.splitlines()[0]).name.startswith("convoy")
 
 
+def test_a_wrong_name_is_told_before_the_simulator_is_imported():
+    """`headway advise` imports it, and numpy, only where the measurements are done."""
+    code = "import sys; from headway.cli import main; main(['advise', 'no_such_module:f']); print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "no_such_module" in done.stderr
+    assert "headway.advice.course" in done.stdout.split()
+    assert not {"numpy", "headway.sim.machine"} & set(done.stdout.split())
+
+
 @pytest.mark.parametrize("words", [[], ["policies"], ["lab", "--list"], ["--help"], ["trace", "--help"]])
 def test_output_that_could_not_be_written_is_a_failure(words):
     """A script that goes on after `headway ... > file` learns that the file is not whole."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from headway.advice import cores, holds
+from headway.advice import holds
 from headway.advice.code import code_for, guard_for, required_of, undecided, unguarded
 from headway.advice.elsewhere import chosen, places
 from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, missing_module
@@ -184,6 +184,8 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     limits: tuple[str, ...] = ()
     server: tuple[str, ...] = ()
     if seen is not None:
+        from headway.advice import cores  # the simulator: without its import, a wrong name is told sooner
+
         predicted, limits = cores.predict(seen, at_home, usable, function.pickle_s)
         server = cores.beside_a_server(seen, sizes.workers["threads"], usable) if home.place.gil else ()
     return Advice(
