@@ -260,3 +260,12 @@ def test_the_range_of_simulations_is_not_told_as_an_interval() -> None:
     """The figures beside a server say what their brackets are."""
     (said,) = cores.beside_a_server(HOLDS, 2, 2)
     assert said.endswith("in brackets: the range of 5 simulations; a measured p99 often differs by a factor of 2")
+
+
+def test_short_calls_beside_a_server_are_simulated_as_one_long_call() -> None:
+    """A hold of the GIL may be interrupted anywhere, so that a simulation of each microsecond would tell the same."""
+    long, *short = (
+        replace(HOLDS, held=1.0, computes_without=0.0, waits=0.0, call_s=call_s, spots=())
+        for call_s in (1e-4, 1e-6, 2.5e-6)
+    )
+    assert [cores.beside_a_server(one, 2, 2) for one in short] == [cores.beside_a_server(long, 2, 2)] * 2

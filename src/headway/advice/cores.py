@@ -23,6 +23,8 @@ OTHER_CORES = (4, 8, 32)
 _SLACK = 0.08
 """As a logarithm, for each factor of two in cores: a larger machine may also differ in its caches and memory."""
 _LEAST_NS = 2_000
+_MOST_AT_ONCE_NS = 100_000
+"""Calls that only hold the GIL, in Python, are simulated as one up to this time: nobody beside them sees where one ends."""
 _MOST_WAITING = 0.5
 _LEAST_SPEED_UP = 0.8
 """A model with a smaller speed-up than this does not become quicker with more cores."""
@@ -42,8 +44,11 @@ _SIMULATED = {"threads": False, "processes-forkserver": True, "interpreters": Tr
 """For each model, whether each worker has a GIL of its own."""
 
 
-def _program(holds: Holds) -> str:
-    """Return a call as steps of a scenario; parts that are too short are left out."""
+def _program(holds: Holds, *, counted: bool = True) -> str:
+    """Return a call as steps of a scenario; parts that are too short are left out.
+
+    Unless calls are `counted`, short ones that only hold the GIL are put together.
+    """
     call_ns = holds.call_s * 1e9
     kept_ns = min((holds.longest.longest_s if holds.longest else 0.0) * 1e9, holds.held * call_ns)
     times = {
@@ -52,8 +57,11 @@ def _program(holds: Holds) -> str:
         "run_ns": holds.computes_without * call_ns,
         "sleep_ns": holds.waits * call_ns,
     }
-    steps = [f"{{{key} = {int(value)}}}" for key, value in times.items() if value >= _LEAST_NS]
-    return "[" + ", ".join([*(steps or [f"{{hold_ns = {max(1, int(call_ns))}}}"]), "{done = true}"]) + "]"
+    kept = {key: int(value) for key, value in times.items() if value >= _LEAST_NS} or {"hold_ns": max(1, int(call_ns))}
+    if not counted and kept.keys() == {"hold_ns"}:
+        kept["hold_ns"] *= max(1, _MOST_AT_ONCE_NS // kept["hold_ns"])
+    steps = [f"{{{key} = {value}}}" for key, value in kept.items()]
+    return "[" + ", ".join([*steps, "{done = true}"]) + "]"
 
 
 def _done_per_s(holds: Holds, workers: int, cores: int, *, own_gil: bool) -> float:
@@ -145,7 +153,7 @@ duration_s = 4
 policy = "{policy}"
 [role.work]
 threads = {workers}
-program = {_program(holds)}
+program = {_program(holds, counted=False)}
 [role.server]
 threads = 2
 program = [{{receive = "requests"}}, {{hold_us = 50}}, {{reply = true}}]
