@@ -76,18 +76,3 @@ def test_an_input_that_takes_about_the_mean_stands_for_all(monkeypatch: pytest.M
     """It is the first one if that is near enough."""
     for first, place in ([], 1), ([9, 8], 0):
         assert Sorter(monkeypatch).again([first, [2, 1], [5, 4, 3]])["typical"] == place
-
-
-@pytest.mark.parametrize(("call_s", "inputs", "calls"), [(0.01, 1, 20), (0.01, 15, 30), (0.001, 1, 100), (0.1, 1, 4)])
-def test_no_more_calls_are_timed_than_their_mean_needs(
-    monkeypatch: pytest.MonkeyPatch, call_s: float, inputs: int, calls: int
-) -> None:
-    """These are twenty, and two with each input; short calls fill a quarter of the time, and long ones have all of it."""
-    times: list[float] = []
-    monkeypatch.setattr(repeated, "time", SimpleNamespace(monotonic=lambda: len(times) * call_s * 0.999))
-    monkeypatch.setattr(repeated, "timed_call", lambda *_, **__: (None, call_s))
-    supply = SimpleNamespace(count=inputs, next=lambda _place: (), which=lambda place: place % inputs)
-
-    repeated._call_more(SimpleNamespace(), None, supply, times, 0.0)
-
-    assert len(times) == pytest.approx(calls, abs=1)

@@ -16,9 +16,7 @@ from .timed import Clock, computing, cores
 __all__ = ["again", "next_of", "pickle_of", "timed_call"]
 
 _CALLS_S, _EACH_S = 0.4, 2.0
-"""The most time for timed calls, and for a first call with each input."""
-_ENOUGH_S, _ENOUGH_CALLS = 0.1, 20
-"""After this time, so many calls are enough, two with each input: the race measures the time of a call more exactly."""
+"""The time for timed calls, and the most time for a first call with each input."""
 _MOST_CALLS = 20
 _NEAR = 0.25
 """An input whose calls take the mean time of all inputs, but for this share, stands for them."""
@@ -89,7 +87,7 @@ def again(talk, effects, task, supply, first_result, watch):
         supply.begin_new()
         times, begun_s = [], time.monotonic()
         _call_each(talk, task, supply, times)
-    nothing &= _call_more(talk, task, supply, times, begun_s)
+    nothing &= _call_more(talk, task, supply, times, begun_s + _CALLS_S)
     returns_nothing = returns_nothing and nothing
     if supply.changes:
         seen.append(["arguments", "changes its arguments: each sample has new ones"])
@@ -142,12 +140,10 @@ def _call_each(talk, task, supply, times, unseen=lambda make: make()):
     return nothing
 
 
-def _call_more(talk, task, supply, times, begun_s):
-    """Call the function again and again, for times that have begun then; return whether all results are None."""
-    nothing, enough = True, max(_ENOUGH_CALLS, 2 * supply.count)
-    while len(times) < 1000 * _MOST_CALLS:
-        if time.monotonic() > begun_s + (_CALLS_S if len(times) < enough else _ENOUGH_S):
-            break
+def _call_more(talk, task, supply, times, until_s):
+    """Call the function again and again until a time; return whether all results are None."""
+    nothing = True
+    while time.monotonic() <= until_s and len(times) < 1000 * _MOST_CALLS:
         args = next_of(supply, len(times), talk)
         which = supply.which(len(times)) + 1 if supply.count > 1 else 0
         result, took = timed_call(task, args, talk, which=which)
