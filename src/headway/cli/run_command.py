@@ -94,10 +94,7 @@ def _cpus(text: str) -> frozenset[int]:
 def run(arguments: argparse.Namespace) -> int:
     """Become the program under the policy; without the native library, the program runs without a policy."""
     from headway.library import library_path
-    from headway.live import files, launch
-    from headway.live.collect import DEFAULT_MAX_BYTES
-    from headway.live.own_policy import check_own
-    from headway.live.schedule import check
+    from headway.live import launch
 
     policy = _policy(arguments)
     settings = dict(arguments.option)
@@ -121,8 +118,12 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(f"{name} is not scheduled: {error.message}")
         launch.become(command, base, cpus=arguments.pin)
     if policy is not None:
+        from headway.live.schedule import check
+
         check(policy, settings)
         if "/" in policy:
+            from headway.live.own_policy import check_own
+
             policy = str(Path(policy).absolute())
             check_own(policy, settings)
     elif settings:
@@ -130,6 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
     env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=base)
     env |= {"HEADWAY_WHY": "1"} if arguments.why else {}
     if arguments.trace is not None:
+        from headway.live import files
+        from headway.live.collect import DEFAULT_MAX_BYTES
+
         file = files.check_new(arguments.trace)
         recorded = Recorded(file, files.lock(file), DEFAULT_MAX_BYTES, arguments.record_arguments)
         become_traced(command, name, env, recorded, cpus=arguments.pin)

@@ -14,15 +14,18 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from headway.agent import STARTUP_PATH
 from headway.agent.headway_agent.scheduler import options_text
 from headway.errors import ProgramMissingError, ProgramUnfitError, UsageError
 from headway.library import library_path
-from headway.live.collector import DetachedCollector
 from headway.live.named import name_in
 from headway.live.reach import first_line, out_of_reach
+
+if TYPE_CHECKING:
+    # `headway run` has none.
+    from headway.live.collector import DetachedCollector
 
 __all__ = [
     "COUNT_ONLY",
@@ -236,7 +239,7 @@ def become(
     env: Mapping[str, str],
     *,
     cpus: frozenset[int] | None = None,
-    collector: DetachedCollector | None = None,
+    collector: "DetachedCollector | None" = None,
 ) -> NoReturn:
     """Replace this process by a program, which keeps only what this process was started with.
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +18,7 @@ _AGAIN_NS: Final = 1_000_000_000
 
 def here() -> dict[str, Any]:
     """Return what tells a process from one with the same id elsewhere: containers may share a folder, and so a log."""
-    found: dict[str, Any] = {"host": socket.gethostname(), "pid_namespace": 0}
+    found: dict[str, Any] = {"host": os.uname().nodename, "pid_namespace": 0}
     with contextlib.suppress(OSError):
         found["pid_namespace"] = Path("/proc/self/ns/pid").stat().st_ino
     return found

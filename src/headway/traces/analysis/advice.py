@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from headway.traces.analysis.convoys import Convoy
 from headway.traces.analysis.cores import lacks_cores
 from headway.traces.analysis.late import LATE_NS
-from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, share
 from headway.traces.frames import Frame
 from headway.traces.libraries import is_standard
 from headway.traces.model import Process
+
+if TYPE_CHECKING:
+    # Not for the analysis of a stall, which needs a few of these words and waits for each import.
+    from headway.traces.analysis.convoys import Convoy
+    from headway.traces.analysis.result import Analysis, GilSummary
 
 __all__ = [
     "UNREACHED",
@@ -79,7 +83,7 @@ def against_deadlock(*, alone: bool, sure: bool) -> str:
     return f"{first}acquire these locks in the same order everywhere, or use one lock for both"
 
 
-def another_gil(process: Process, gil: GilSummary | None = None) -> str:
+def another_gil(process: Process, gil: "GilSummary | None" = None) -> str:
     """Return the ways to give some work a GIL of its own; `gil` is the one that it has now, if that is known."""
     if gil is not None and not gil.main:
         return "`ProcessPoolExecutor`, or further interpreters with a GIL each: threads of one share its GIL"
@@ -96,7 +100,7 @@ def one_interpreter() -> str:
     )
 
 
-def in_parallel(process: Process, gil: GilSummary | None = None) -> str:
+def in_parallel(process: Process, gil: "GilSummary | None" = None) -> str:
     """Return the ways to run Python code on several cores; `gil` is as for `another_gil`."""
     ways = another_gil(process, gil)
     if process.free_threaded:
@@ -105,7 +109,7 @@ def in_parallel(process: Process, gil: GilSummary | None = None) -> str:
     return f"{ways}, or {since} free-threaded build, where one thread alone is slower"
 
 
-def by_policy(process: Process, gil: GilSummary, convoy: Convoy) -> str:
+def by_policy(process: Process, gil: "GilSummary", convoy: "Convoy") -> str:
     """Return the advice to run the program under Headway's scheduler; "" if a policy scheduled it already.
 
     The figures are from bench/policy_corpus.py on CPython 3.13: servers beside a CPU-bound thread, the ratio of the p99
@@ -125,7 +129,7 @@ def by_policy(process: Process, gil: GilSummary, convoy: Convoy) -> str:
     )
 
 
-def shorter_holds(process: Process, gil: GilSummary) -> str:
+def shorter_holds(process: Process, gil: "GilSummary") -> str:
     """Return the advice to shorten holds that lose their cores; "" if none is ended by request, or a policy decides.
 
     A hold of 5 ms is longer than the slice that Linux gives a thread beside others, so the holder waits for the others'
@@ -139,7 +143,7 @@ def shorter_holds(process: Process, gil: GilSummary) -> str:
     )
 
 
-def shorter_interval(analysis: Analysis, gil: GilSummary, convoy: Convoy) -> str:
+def shorter_interval(analysis: "Analysis", gil: "GilSummary", convoy: "Convoy") -> str:
     """Return the advice to set a shorter switch interval, with its cost; "" if it is short, or a policy decides.
 
     Only the intervals in the waits get shorter. The rest stays: a request that comes late because the waiter has no core,

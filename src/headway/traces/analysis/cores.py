@@ -1,9 +1,12 @@
 """Tells of the time for which threads held a GIL without a core: what Python code needs besides the GIL."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.words import duration, number, share
+
+if TYPE_CHECKING:
+    from headway.traces.analysis.result import Analysis, GilSummary
 
 __all__ = ["LACKING", "MORE_CORES", "lacks_cores", "needed_cores", "without_cores"]
 
@@ -15,17 +18,17 @@ _LEAST_NS = 100_000_000
 """A program's start reads modules from the disk for a moment, which is no lack of cores."""
 
 
-def lacks_cores(gil: GilSummary) -> bool:
+def lacks_cores(gil: "GilSummary") -> bool:
     """Tell whether the holders of a GIL had no core for much of their holds. Then no other remedy has its full effect."""
     return gil.off_core_ns >= LACKING * gil.holds.total_ns > 0
 
 
-def needed_cores(analysis: Analysis, gil: GilSummary) -> bool:
+def needed_cores(analysis: "Analysis", gil: "GilSummary") -> bool:
     """Tell whether the holders of a GIL had no core for much of the whole time, whether or not threads waited for the GIL."""
     return gil.off_core_ns >= max(_LEAST_NS, LACKING * analysis.wall_ns)
 
 
-def without_cores(analyses: Sequence[Analysis]) -> str:
+def without_cores(analyses: "Sequence[Analysis]") -> str:
     """Return one line on the cores that the processes of a launch wanted and did not get; "" if they had most of them."""
     gils = [(one, gil) for one in analyses for gil in one.gils]
     lacking = {id(one) for one, gil in gils if needed_cores(one, gil)}
