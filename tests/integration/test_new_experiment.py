@@ -25,7 +25,8 @@ def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "a_new_one.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
-    monkeypatch.setattr(experiments, "_ALL", experiments._declared_here())
+    declared = experiments._declared_here()
+    monkeypatch.setattr(experiments, "_all", lambda: declared)
 
     run = lab.run(lab.Request(experiments=["counting"], interpreters=["3.13"], launches=3))
 

@@ -1,7 +1,6 @@
 """The options `--html` and `--open`: write the page of a run, a trace or a simulation as one file, and open it."""
 
 import argparse
-import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,5 +122,9 @@ def write_simulation_page(page: "tuple[Page, dict[str, bytes]]", path: Path, *, 
 
 def _write(path: Path, text: str, *, show: bool) -> None:
     console.write_text(path, text)
-    if show and not webbrowser.open(path.resolve().as_uri()):
+    if not show:
+        return
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
         console.say(f"no browser could be started here; open {path.resolve()} in yours")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from headway.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
+    from headway.report.figures import Table, seconds
     from headway.report.lab.brief import render_decided, render_end, render_experiment
     from headway.report.lab.comparison import render_comparison
     from headway.report.lab.export import comparison_to_json, run_to_json, run_to_pyperf
     from headway.report.lab.machines import machines_to_json, render_machines
     from headway.report.lab.published_tables import published_tables
-    from headway.report.lab.tables import Table, costs_table, experiment_tables, seconds
+    from headway.report.lab.tables import costs_table, experiment_tables
     from headway.report.lab.terminal import render_run
     from headway.report.layout import render_table
 
@@ -43,7 +44,8 @@ _PLACES = {
     **dict.fromkeys(("comparison_to_json", "run_to_json", "run_to_pyperf"), "report.lab.export"),
     **dict.fromkeys(("machines_to_json", "render_machines"), "report.lab.machines"),
     "published_tables": "report.lab.published_tables",
-    **dict.fromkeys(("Table", "costs_table", "experiment_tables", "seconds"), "report.lab.tables"),
+    **dict.fromkeys(("Table", "seconds"), "report.figures"),
+    **dict.fromkeys(("costs_table", "experiment_tables"), "report.lab.tables"),
     "render_run": "report.lab.terminal",
     "render_table": "report.layout",
 }

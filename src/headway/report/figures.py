@@ -3,12 +3,15 @@
 import math
 import statistics
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from headway.lab import stats
-from headway.lab.design import Experiment
 from headway.lab.judging.figures import UNCERTAIN, number, ratio, tells_nothing
-from headway.lab.kept.results import CellResult
+
+if TYPE_CHECKING:
+    # Not for the report of a trace, which has neither.
+    from headway.lab.design import Experiment
+    from headway.lab.kept.results import CellResult
 
 __all__ = [
     "EMPTY",
@@ -76,7 +79,7 @@ def unit_of(metric: str) -> Unit:
     return next((unit for ending, unit in _ENDINGS if f"_{metric}".endswith(ending)), "count")
 
 
-def unit_of_experiment(experiment: Experiment) -> Unit:
+def unit_of_experiment(experiment: "Experiment") -> Unit:
     """Return the unit of an experiment's own metric."""
     unit = unit_of(experiment.metric)
     if unit == "count" and experiment.unit in {"s", "per_s"}:
@@ -156,7 +159,7 @@ def level(interval: stats.Interval, unit: str) -> str:
     return f"{amount(interval.value, unit)} ±{percent:.{0 if percent >= 9.95 else 1}f}%"
 
 
-def shown_level(result: CellResult | None, metric: str, unit: str, *, plain: bool = False) -> str:
+def shown_level(result: "CellResult | None", metric: str, unit: str, *, plain: bool = False) -> str:
     """Return a cell's level of a metric, marked if launches fall into two modes, or a text on why there is none.
 
     Args:

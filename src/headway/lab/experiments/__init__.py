@@ -5,12 +5,16 @@ thresholds, "equal" means within 10 %, and "not faster" allows 5 %: interleaved 
 tell that much apart at quick size.
 """
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headway.errors import UsageError
-from headway.lab.design import Declared, Experiment, Size, Variant
+
+if TYPE_CHECKING:
+    from headway.lab.design import Declared, Experiment, Size, Variant
 
 __all__ = ["declared_experiment", "experiment", "experiments"]
 
@@ -18,25 +22,29 @@ _TELLING = ("convoy", "policies", "cpu-bound", "sha256", "countdown", "race", "s
 """Experiments that come first, because they tell most about a machine and its interpreters."""
 
 
-def _declared_here() -> tuple[Experiment, ...]:
+def _declared_here() -> "tuple[Experiment, ...]":
     """Return the experiments of every module of this folder, by module, those in `_TELLING` first."""
     modules = [importlib.import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__)]
     found = [one for module in modules for one in module.EXPERIMENTS]
     return tuple(sorted(found, key=lambda one: _TELLING.index(one.name) if one.name in _TELLING else len(_TELLING)))
 
 
-_ALL = _declared_here()
+@functools.cache
+def _all() -> "tuple[Experiment, ...]":
+    # On first use: the report of a trace imports the lab, whose figures have the same form, and has no experiment.
+    return _declared_here()
 
 
-def experiments() -> tuple[Experiment, ...]:
+def experiments() -> "tuple[Experiment, ...]":
     """Return every experiment."""
-    return _ALL
+    return _all()
 
 
-def declared_experiment(declared: Declared) -> Experiment:
+def declared_experiment(declared: "Declared") -> "Experiment":
     """Return the experiment for a declaration of a run: no variants, no claims, and levels if there is no baseline."""
+    from headway.lab.design import Experiment
 
-    def nothing(_size: Size) -> Sequence[Variant]:
+    def nothing(_size: "Size") -> "Sequence[Variant]":
         return ()
 
     return Experiment(
@@ -53,14 +61,14 @@ def declared_experiment(declared: Declared) -> Experiment:
     )
 
 
-def experiment(name: str) -> Experiment:
+def experiment(name: str) -> "Experiment":
     """Return the experiment called `name`. Raises UsageError, with the nearest name, if there is none."""
-    for one in _ALL:
+    for one in _all():
         if one.name == name:
             return one
     import difflib
 
-    near = difflib.get_close_matches(name, [one.name for one in _ALL], n=1)
+    near = difflib.get_close_matches(name, [one.name for one in _all()], n=1)
     raise UsageError(
         f"no experiment is called `{name}`",
         hint=f"did you mean `{near[0]}`?" if near else "`headway lab --list` lists them",
