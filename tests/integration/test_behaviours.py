@@ -19,13 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from behaviours_program import FACTS
 from real_programs import LIMIT_S, SOME, bare
 
 from headway.agent import STARTUP_PATH
 from headway.live.files import lock_path, wait_until_finished
 
 PROGRAM = str(Path(__file__).with_name("behaviours_program.py"))
+WORLD = str(Path(__file__).with_name("behaviours_world.py"))
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 WAYS = ("run", "trace")
 SAID = "recording into "
@@ -56,10 +56,12 @@ class Case:
         }[self.how]
         return [*begin, script, *map(str, arguments)]
 
-    def start(self, *arguments, command=None, **options):
+    def start(self, *arguments, command=None, script=PROGRAM, **options):
         """Start the program in the folder `here`."""
         own = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": bare()}
-        return subprocess.Popen(command or self.command(*arguments), **{**own, "cwd": self.here, **options})
+        return subprocess.Popen(
+            command or self.command(*arguments, script=script), **{**own, "cwd": self.here, **options}
+        )
 
     def run(self, *arguments, **options):
         """Run the program to its end; return what its parent sees."""
@@ -99,57 +101,30 @@ def ready(process):
 # ---- the program's surroundings ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def worlds(tmp_path_factory):
-    """Return a function that gives a program's surroundings, by interpreter and way of starting it."""
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
+def test_the_program_finds_what_it_would(interpreter, how, tmp_path):
+    """The facts that the program sees of itself, its process and its children are the same as without us.
+
+    It has the process id of the launcher, and the parent that started it.
+    Our archive is first in PYTHONPATH, our variables are added, and everything else in the environment is unchanged.
+    """
     found = {}
-    folder = tmp_path_factory.mktemp("worlds")
+    for one in ("bare", how):
+        case = Case(interpreter, one, tmp_path)
+        with case.start(script=WORLD, stdin=subprocess.PIPE, env=bare(OTHER="ä")) as process:
+            out, err = process.communicate(b"some input", timeout=LIMIT_S)
+        case.close()
+        assert (process.returncode, case.without_ours(err)) == (0, b"")
+        found[one] = json.loads(out)
+        assert (found[one]["pid"], found[one]["parent"]) == (process.pid, os.getpid())
 
-    def world(interpreter, how):
-        if (interpreter.id, how) not in found:
-            case = Case(interpreter, how, folder)
-            case.file.unlink(missing_ok=True)
-            with case.start("world", stdin=subprocess.PIPE, env=bare(OTHER="ä")) as process:
-                out, err = process.communicate(b"some input", timeout=LIMIT_S)
-                err = case.without_ours(err)
-            case.close()
-            assert (process.returncode, err) == (0, b"")
-            found[interpreter.id, how] = json.loads(out) | {"began": process.pid}
-        return found[interpreter.id, how]
-
-    return world
-
-
-@pytest.mark.matrix("interpreter")
-@pytest.mark.parametrize("fact", FACTS)
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
-def test_the_program_finds_what_it_would(interpreter, how, fact, worlds):
-    """A fact that the program sees of itself, its process and its children is the same as without us."""
-    assert worlds(interpreter, how)["facts"][fact] == worlds(interpreter, "bare")["facts"][fact]
-
-
-@pytest.mark.matrix("interpreter")
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
-def test_it_is_the_process_that_was_started(interpreter, how, worlds):
-    """The program has the process id of the launcher, and the parent that started it."""
-    world = worlds(interpreter, how)
-
-    assert (world["pid"], world["parent"]) == (world["began"], os.getpid())
-
-
-@pytest.mark.matrix("interpreter")
-@pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
-def test_the_environment_is_that_and_what_is_documented(interpreter, how, worlds):
-    """Our archive is first in PYTHONPATH, our variables are added, and everything else is unchanged."""
-    ours, bare = (worlds(interpreter, one)["environ"] for one in (how, "bare"))
-
-    assert {
-        name: value for name, value in ours.items() if not name.startswith("HEADWAY_") and name != "PYTHONPATH"
-    } == bare
-    assert ours["PYTHONPATH"] == str(STARTUP_PATH)
+    ours, bares = found[how], found["bare"]
+    assert ours["facts"] == bares["facts"]
+    environ = ours["environ"]
+    assert environ.pop("PYTHONPATH") == str(STARTUP_PATH)
+    assert {name: value for name, value in environ.items() if not name.startswith("HEADWAY_")} == bares["environ"]
 
 
 # ---- behaviours: each is a function of a Case, whose answers are compared ------------------------------------------
@@ -208,38 +183,32 @@ add("exec of what is missing", "becomes", "/nothing")
 for method in ("fork", "spawn", "forkserver"):
     add(f"a pool by {method}", "pool", method)
 
-VARIABLES = {
-    "PYTHONOPTIMIZE": "2",
-    "PYTHONDEVMODE": "1",
-    "PYTHONWARNINGS": "error",
-    "PYTHONMALLOC": "debug",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUNBUFFERED": "1",
-    "PYTHONIOENCODING": "latin-1:replace",
-    "PYTHONUTF8": "1",
-    "PYTHONHASHSEED": "0",
-    "PYTHONNOUSERSITE": "1",
-    "PYTHONFAULTHANDLER": "1",
-    "PYTHONTRACEMALLOC": "1",
-    "PYTHONSAFEPATH": "1",
-    "PYTHONINSPECT": "1",
-    "PYTHONSTARTUP": "/nothing.py",
-    "PYTHONPYCACHEPREFIX": "/nothing/cache",
-    "PYTHONBREAKPOINT": "nothing",
-    "PYTHONCOERCECLOCALE": "0",
-    "LC_ALL": "C",
-    "LC_CTYPE": "C",
-    "LANG": "C",
-    "COLUMNS": "3",
-    "NO_COLOR": "1",
-    "TERM": "nothing",
-    "HOME": "/nothing",
-    "TMPDIR": "/nothing",
-    "LD_BIND_NOW": "1",
-    "ODD": "a\udcffb=\n",
-}
-for name, value in VARIABLES.items():
-    add(f"{name}={value!r}", "show", env=bare(**{name: value}))
+# Variables of one line have nothing to do with each other, and are shown by one program.
+VARIABLES = (
+    {
+        "PYTHONOPTIMIZE": "2",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONUTF8": "1",
+        "PYTHONSAFEPATH": "1",
+        "COLUMNS": "3",
+        "HOME": "/nothing",
+    },
+    {"PYTHONDEVMODE": "1", "PYTHONPYCACHEPREFIX": "/nothing/cache", "LC_ALL": "C", "LD_BIND_NOW": "1"},
+    {
+        "PYTHONWARNINGS": "error",
+        "PYTHONIOENCODING": "latin-1:replace",
+        "PYTHONNOUSERSITE": "1",
+        "NO_COLOR": "1",
+        "TMPDIR": "/nothing",
+    },
+    {"PYTHONMALLOC": "debug", "PYTHONDONTWRITEBYTECODE": "1", "LC_CTYPE": "C", "TERM": "nothing"},
+    {"PYTHONHASHSEED": "0", "PYTHONFAULTHANDLER": "1", "PYTHONBREAKPOINT": "nothing", "ODD": "a\udcffb=\n"},
+    {"PYTHONTRACEMALLOC": "1", "PYTHONCOERCECLOCALE": "0", "LANG": "C", "PYTHONSTARTUP": "/nothing.py"},
+    {"PYTHONINSPECT": "1"},
+    {"LANG": "C"},
+)
+for variables in VARIABLES:
+    add(" ".join(f"{name}={value!r}" for name, value in variables.items()), "show", env=bare(**variables))
 add("an empty environment", "show", env={})
 add("a large environment", "show", env=bare(**{f"LARGE_{i}": "x" * 1000 for i in range(200)}))
 add("the C locale by nothing", "show", env={name: value for name, value in bare().items() if name != "LANG"})
@@ -413,7 +382,7 @@ def handled(case, group):
         for name in COUNTED:
             (os.killpg if group else os.kill)(process.pid, getattr(signal, name))
         code, out, err = case.end(process)
-    return {name: [count, code, err] for name, count in json.loads(out).items()}
+    return json.loads(out), code, err
 
 
 def dies_of(name, *arguments):
@@ -443,14 +412,6 @@ def inherited(ignored=(), blocked=()):
         signal.pthread_sigmask(signal.SIG_BLOCK, [getattr(signal, name) for name in blocked])
 
     return prepare
-
-
-def signals_found(case, **options):
-    """Return the signals' state that the program sees."""
-    with case.start("world", **options, restore_signals=False) as process:
-        out, _ = process.communicate(timeout=LIMIT_S)
-    facts = json.loads(out)["facts"]
-    return {name: value for name, value in facts.items() if "signals" in name or name == "handlers"}
 
 
 INHERITED = ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGHUP", "SIGTERM", "SIGCHLD", "SIGTSTP")
@@ -503,11 +464,13 @@ def alone(number=signal.SIGKILL):
     return prepare
 
 
-def fact(case, name, **options):
+def fact(case, names, **options):
     """Return the exit code and the named facts."""
-    with case.start("world", **options) as process:
+    with case.start(*names, script=WORLD, **options) as process:
         out, _ = process.communicate(timeout=LIMIT_S)
-    return process.returncode, {one: json.loads(out)["facts"][one] for one in name}
+    facts = json.loads(out)["facts"]
+    assert set(facts) == set(names)
+    return process.returncode, facts
 
 
 TABLE["a death signal"] = lambda case: fact(case, ["prctl"], preexec_fn=alone())
@@ -691,48 +654,35 @@ def a_script_of_one_python_line(case):
     return case.run(command=[*command, "./tool", "x"])
 
 
-# ---- many of one kind in one launch, each of which is a test ----
+# ---- signals that are sent, ignored or blocked ----
 
-MANY: dict[str, Callable] = {
-    "ignored before": lambda case: signals_found(case, preexec_fn=inherited(ignored=INHERITED)),
-    "blocked before": lambda case: signals_found(case, preexec_fn=inherited(blocked=INHERITED)),
+FOUND_OF_SIGNALS = ("ignored signals", "blocked signals", "caught signals", "pending signals", "handlers")
+SIGNALS: dict[str, Callable] = {
+    "ignored before": lambda case: fact(
+        case, FOUND_OF_SIGNALS, preexec_fn=inherited(ignored=INHERITED), restore_signals=False
+    ),
+    "blocked before": lambda case: fact(
+        case, FOUND_OF_SIGNALS, preexec_fn=inherited(blocked=INHERITED), restore_signals=False
+    ),
     "to the program": lambda case: handled(case, group=False),
     "to the group": lambda case: handled(case, group=True),
 }
-FOUND_OF_SIGNALS = ("ignored signals", "blocked signals", "caught signals", "pending signals", "handlers")
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """Return a function that gives the answers of a launch, by interpreter, way and kind."""
-    found = {}
-
-    def answers(interpreter, how, kind):
-        if (interpreter.id, how, kind) not in found:
-            case = Case(interpreter, how, tmp_path_factory.mktemp("many"))
-            found[interpreter.id, how, kind] = MANY[kind](case)
-            case.close()
-        return found[interpreter.id, how, kind]
-
-    return answers
 
 
 @pytest.mark.matrix("interpreter")
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("to the program", name) for name in COUNTED]
-    + [("to the group", name) for name in COUNTED]
-    + [(kind, name) for kind in ("ignored before", "blocked before") for name in FOUND_OF_SIGNALS],
-)
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("kind", SIGNALS)
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
-def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
-    """A signal is handled once, whether it is sent to the program or its group, and ignored or blocked signals stay so."""
-    ours, bare = many(interpreter, how, kind)[name], many(interpreter, "bare", kind)[name]
+def test_signals_are_as_they_would_be(interpreter, kind, tmp_path):
+    """Each signal is handled once, whether it is sent to the program or its group, and ignored or blocked signals stay so."""
+    answers = {}
+    for how in ("bare", *WAYS):
+        case = Case(interpreter, how, tmp_path)
+        answers[how] = SIGNALS[kind](case)
+        case.close()
 
-    assert ours == bare
+    assert {how: answers[how] for how in WAYS} == dict.fromkeys(WAYS, answers["bare"])
     if kind.startswith("to "):
-        assert ours[0] == 1
+        assert answers["run"] == (dict.fromkeys(COUNTED, 1), 0, b"")
 
 
 @pytest.mark.matrix("interpreter")
