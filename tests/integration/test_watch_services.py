@@ -21,6 +21,8 @@ from headway.library import library_path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 90
+AGAIN_S = 2.0
+"""The time between two requests that stand still: each costs an analysis, and the first may be before the watch."""
 SAID = "said.txt"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -32,7 +34,7 @@ def nap():
     time.sleep(0.4)
 
 def computes():
-    until = time.perf_counter() + 0.5
+    until = time.perf_counter() + 0.3
     while time.perf_counter() < until:
         pass
 
@@ -161,6 +163,7 @@ if __name__ == "__main__":
     actor = Actor.remote()
     while True:
         ray.get(actor.stand_still.remote())
+        time.sleep(2)
 """
 EVENTLET = """
 import eventlet
@@ -194,7 +197,7 @@ async def main():
     while True:
         async with engine.connect() as connection:
             await connection.run_sync(lambda connection: nap())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
 
 asyncio.run(main())
 """
@@ -252,11 +255,16 @@ def ask(port, path):
             time.sleep(0.05)
 
 
-def told(kind, cause, function, *, again):
-    """Repeat `again` until the log has a stall of that kind, cause and function; return its row."""
+def told(kind, cause, function, *, again=lambda: None):
+    """Repeat `again`, now and then, until the log has a stall of that kind, cause and function; return its row."""
     deadline = time.monotonic() + LIMIT_S
+    again_at = 0.0
     while time.monotonic() < deadline:
-        again()
+        if time.monotonic() >= again_at:
+            again()
+            again_at = time.monotonic() + AGAIN_S
+        else:
+            time.sleep(0.05)
         for log in Path("stalls").glob("*.stalls.jsonl"):
             for line in log.read_text().splitlines():
                 row = json.loads(line) if line.endswith("}") else {"kind": "", "parts": []}
@@ -327,7 +335,7 @@ def test_the_first_request_of_a_worker(here, python, port):
     command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
     with started(command, PYTHONPATH=os.getcwd()):
         assert ask(port, "/long") == b"ok"
-        told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
+        told("request", "blocking call", "wsgi")
 
 
 @pytest.mark.parametrize(
@@ -347,9 +355,9 @@ def test_a_first_request_that_never_ends(here, python, port, path, over, cause):
             with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as one:
                 one.sendall(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
                 function = "wsgi" if cause == "blocking call" else "computes"
-                first = told("request", cause, function, again=lambda: time.sleep(0.05))
+                first = told("request", cause, function)
                 Path("told").touch()
-                row = told("request", "blocking call", "wsgi", again=lambda: time.sleep(0.05))
+                row = told("request", "blocking call", "wsgi")
                 break
             assert time.monotonic() < deadline, "nothing listens"
             time.sleep(0.05)
@@ -404,7 +412,7 @@ def test_a_query_that_blocks(here, python):
     """SQLAlchemy runs what is not asynchronous in a greenlet of the event loop's thread, which stalls the loop."""
     headway = str(Path(sys.executable).with_name("headway"))
     with started([headway, "watch", python, "queries.py"], PYTHONPATH=os.getcwd()):
-        row = told("event loop", "blocking call", "nap", again=lambda: time.sleep(0.05))
+        row = told("event loop", "blocking call", "nap")
 
     assert row["thread"] == "MainThread"
 
@@ -452,7 +460,7 @@ def test_celery(here, python, pool):
 def test_ray(here, python):
     """With `worker_process_setup_hook`, the event loop of an actor, uvloop's in a thread, is reported in `nap`."""
     with started([str(python), "actors.py"], RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", TMPDIR="/tmp"):
-        row = told("event loop", "blocking call", "nap", again=lambda: time.sleep(0.2))
+        row = told("event loop", "blocking call", "nap")
     assert row["thread"].startswith("AsyncIO Thread")
 
 
