@@ -380,13 +380,18 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         building.dists.append(peer.answers)
     clocks = _clocks(thread, role, bursts, parts, building)
     woken_ns = wake_ns(costs)
-    ran_ns = building.computing.ran_ns[thread]
-    for index in range(len(bursts)):
-        where = int(bursts.stack[index])
-        _hold(rows, index, int(hot_ns[index]), posts[index], int(bursts.run_ns[index]), where)
-        away_ns = int(bursts.away_ns[index])
-        if away_ns < 0:  # only the window's end is known of the last call: take the usual length at this place
-            away_ns = typical.get(where, seen.until_ns - int(bursts.end_ns[index]))
+    ran_ns = building.computing.ran_ns[thread].tolist()
+    runs_ns = zip(
+        bursts.stack.tolist(),
+        hot_ns.astype(np.int64).tolist(),
+        bursts.run_ns.tolist(),
+        bursts.away_ns.tolist(),
+        strict=True,
+    )
+    for index, (where, hot, run_ns, gone_ns) in enumerate(runs_ns):
+        _hold(rows, index, hot, posts[index], run_ns, where)
+        # Only the window's end is known of the last call: take the usual length at this place.
+        away_ns = gone_ns if gone_ns >= 0 else typical.get(where, seen.until_ns - int(bursts.end_ns[index]))
         call = kinds[where]
         taken = wakes.takes.get((thread, index))
         part = parts.get((thread, index))
@@ -415,7 +420,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:
             for_a_core = building.computing.waits_for_a_core(where)
-            _away(rows, call, where, away_ns, int(ran_ns[index]), woken_ns, for_a_core=for_a_core)
+            _away(rows, call, where, away_ns, ran_ns[index], woken_ns, for_a_core=for_a_core)
     if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
     begin_ns = max(0, int(bursts.want_ns[0]) - seen.since_ns)
@@ -427,9 +432,8 @@ def _clocks(
 ) -> Clocks:
     """Return the clocks of a thread, and note what they mean for predictions."""
     wakes = building.wakes
-    others = np.array(
-        [any((thread, index) in some for some in (wakes.takes, wakes.timed_out, parts)) for index in range(len(bursts))]
-    )
+    keys = [(thread, index) for index in range(len(bursts))]
+    others = np.array([key in wakes.takes or key in wakes.timed_out or key in parts for key in keys], dtype=bool)
     if (
         building.peers[thread].answers or building.peers[thread].always_there
     ):  # what the thread receives has its own time

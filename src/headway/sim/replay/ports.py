@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import itemgetter
 from typing import final
 
 import numpy as np
@@ -214,13 +215,20 @@ def _in_turn(one: _Calls) -> dict[_Key, Part]:
 
 def _in_order(seen: Seen, parts: Mapping[_Key, Part]) -> list[tuple[int, _Key, Part]]:
     """Return the time of each request and reply with its key and part, in the order of time."""
-    found = []
-    for (thread, burst), part in parts.items():
-        bursts = seen.bursts[thread]
-        if part in (Part.REQUEST, Part.REPLY):
-            took_ns = max(0, int(bursts.away_ns[burst])) if part is Part.REQUEST else 0
-            found.append((int(bursts.end_ns[burst]) + took_ns, (thread, burst), part))
-    return sorted(found, key=lambda one: one[0])
+    found: list[tuple[int, _Key, Part]] = []
+    # As lists, of which one item after the other is taken sooner than of arrays.
+    times_ns = {
+        thread: (seen.bursts[thread].end_ns.tolist(), seen.bursts[thread].away_ns.tolist())
+        for thread in {thread for thread, _ in parts}
+    }
+    for key, part in parts.items():
+        thread, burst = key
+        end_ns, away_ns = times_ns[thread]
+        if part is Part.REQUEST:
+            found.append((end_ns[burst] + max(0, away_ns[burst]), key, part))
+        elif part is Part.REPLY:
+            found.append((end_ns[burst], key, part))
+    return sorted(found, key=itemgetter(0))
 
 
 def _at_once(seen: Seen, parts: Mapping[_Key, Part], costs: Costs) -> bool:

@@ -161,14 +161,15 @@ def _places(seen: Seen) -> dict[int, tuple[int, int, int]]:
     ran_ns = seen.holds.length_ns - seen.holds.off_core_ns
     for thread, bursts in seen.bursts.items():
         mine = np.flatnonzero(seen.holds.thread == thread)
-        burst = -1
-        before_ns = 0
-        for nth, index in enumerate(mine.tolist()):
-            following = int(np.searchsorted(bursts.first_hold, nth, "right")) - 1
-            inside = following >= 0 and nth < bursts.first_hold[following] + bursts.holds[following]
-            if not inside or following != burst:
-                before_ns = 0
-            burst = following if inside else -1
-            found[index] = (thread, burst, before_ns)
-            before_ns += int(ran_ns[index])
+        nth = np.arange(len(mine))
+        burst = np.searchsorted(bursts.first_hold, nth, "right") - 1
+        known = burst >= 0
+        known[known] = (nth < (bursts.first_hold + bursts.holds)[burst])[known] if len(bursts.first_hold) else False
+        burst[~known] = -1
+        after_ns = np.cumsum(ran_ns[mine])
+        # The first hold of a burst, and each one of no burst, begin anew.
+        first = np.maximum.accumulate(np.where(known & (burst == np.roll(burst, 1)) & (nth > 0), 0, nth))
+        before_ns = (after_ns - ran_ns[mine]) - (after_ns - ran_ns[mine])[first]
+        rows = zip(mine.tolist(), burst.tolist(), before_ns.tolist(), strict=True)
+        found.update((index, (thread, one, ns)) for index, one, ns in rows)
     return found
