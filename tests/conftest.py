@@ -12,6 +12,7 @@ import pytest
 import scipy.special  # noqa: F401
 from default_signals import restore_for_children
 from hypothesis import settings
+from other_plugins import OTHER_PLUGINS
 from provision.find_chromium import find_chromium
 from provision.prometheus import find_prometheus
 from sample import sampled
@@ -36,8 +37,6 @@ os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
 os.environ["HEADWAY_PROMETHEUS"] = find_prometheus() or ""
 os.environ.pop("REDIS_URL", None)
 pytest_plugins = ["pytester"]
-# In the development environment pytest loads these beside our plugin and xdist.
-OTHER_PLUGINS = ("anyio", "asyncio", "benchmark", "hypothesispytest", "platformdirs", "timeout")
 # Tests check what is right, not how long it takes on a busy machine.
 settings.register_profile("headway", deadline=None)
 settings.register_profile("sample", deadline=None, max_examples=30)

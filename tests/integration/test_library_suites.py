@@ -7,11 +7,13 @@ import library_suites
 import pytest
 from compared_tests import FLAKY, PROCESS, SOMETIMES_WORSE, WORSE, Outcome
 from library_suites import BARE, ONCE, Job, Suite
+from other_plugins import OTHER_PLUGINS
 
 from headway.lab import discover, select
 
 pytestmark = pytest.mark.slow
 
+REPEATS = 1
 PASSED, FAILED = Outcome("passed"), Outcome("failed")
 # True if Headway's library is in this very process.
 HERE = "HERE = 'libheadway' in open('/proc/self/maps').read()"
@@ -20,13 +22,15 @@ HERE = "HERE = 'libheadway' in open('/proc/self/maps').read()"
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
     """Return a function that makes a job of a suite with the given source, run by the current Python."""
-    monkeypatch.setitem(library_suites.SUITES, "made-up", Suite("tests", ("-p", "no:headway"), from_source=True))
+    # No other plugin: importing them is most of the time of such a short suite.
+    options = [f"-pno:{name}" for name in ("headway", "xdist", "xdist.looponfail", *OTHER_PLUGINS)]
+    monkeypatch.setitem(library_suites.SUITES, "made-up", Suite("tests", tuple(options), from_source=True))
 
     def make(source: str, timeout_s: float = 60) -> Job:
         (tmp_path / "tests").mkdir()
         (tmp_path / "tests" / "test_cases.py").write_text(f"import os, pytest\n{HERE}\n{textwrap.dedent(source)}")
         (interpreter,) = select(discover()[0], [f"{sys.version_info[0]}.{sys.version_info[1]}"])
-        return Job(interpreter, "made-up", sys.executable, tmp_path, "1.0", timeout_s, 2, None)
+        return Job(interpreter, "made-up", sys.executable, tmp_path, "1.0", timeout_s, REPEATS, None)
 
     return make
 
@@ -105,7 +109,7 @@ def test_cases_that_fail_only_with_headway_are_found(made_up):
         (found,) = report.worse(way)
         assert found.case.endswith("::test_wants_none_of_us")
         assert found.verdict == WORSE
-        assert (len(found.plain), len(found.traced)) == (3, 3)
+        assert (len(found.plain), len(found.traced)) == (1 + REPEATS, 1 + REPEATS)
     assert report.is_bad
     assert "only with Headway: tests/test_cases.py::test_wants_none_of_us" in library_suites.table([report])
 
