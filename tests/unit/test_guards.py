@@ -358,3 +358,44 @@ def test_the_blocks_of_generated_code_take_little_memory():
 
     assert [len(list(found[at])) for at in (0, 1, 3_000)] == [3_000, 3_000, 1]
     assert peak < 8 << 20
+
+
+NESTED = """
+if a:
+    with lock: pass
+elif b:
+    with lock: pass
+for one in a:
+    with lock: pass
+else:
+    with lock: pass
+try:
+    with lock: pass
+except OSError:
+    with lock: pass
+else:
+    with lock: pass
+finally:
+    with lock: pass
+match a:
+    case 1:
+        with lock: pass
+with a:
+    with lock: pass
+class Holder:
+    def method(self):
+        def inner():
+            with lock: pass
+"""
+
+
+@pytest.mark.parametrize("last", ["", "ready.wait()\n"])
+def test_a_lock_is_found_in_each_kind_of_statement(tmp_path, last):
+    """Expressions are looked at only in a file that waits for something; all statements are, in each file."""
+    path = tmp_path / "nested.py"
+    path.write_text(NESTED + last)
+
+    lines = [number for number, line in enumerate(NESTED.splitlines(), 1) if "with lock" in line]
+    found = [line for line in range(len(NESTED)) if Lock("lock") in locks_taken(Frame(str(path), line, "inner"))]
+    assert len(lines) == 11
+    assert found == lines

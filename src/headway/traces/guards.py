@@ -28,6 +28,8 @@ from headway.traces.syntax import (
     maker,
     own_calls,
     own_nodes,
+    parts,
+    statements,
     variables,
     with_it,
     within,
@@ -230,11 +232,12 @@ def _guards(filename: str) -> _Guards:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the program's own source, as an invalid escape sequence
-            tree = ast.parse(source(filename, _LARGEST))
+            text = source(filename, _LARGEST)
+            tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _NONE
-    finder = _Finder(tree, filename)
     try:
+        finder = _Finder(tree, filename, text)
         finder.visit(tree)
     except RecursionError:
         return _NONE
@@ -255,15 +258,20 @@ def _guards(filename: str) -> _Guards:
 class _Finder(ast.NodeVisitor):
     """Collects the locks of a module."""
 
-    def __init__(self, tree: ast.Module, filename: str) -> None:
-        classes = [one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
+    def __init__(self, tree: ast.Module, filename: str, text: str) -> None:
+        # Most files neither acquire a lock by a call nor wait for a condition: their expressions need no look.
+        self._acquires = "acquire" in text
+        self._waits = "wait" in text
+        classes = [one for one in statements(tree) if isinstance(one, ast.ClassDef)]
         self._bases = {one.name: next(filter(None, map(last_name, one.bases)), "") for one in classes}
         self._filename = filename
         self._globals = {name for one in tree.body for name in assigned(one)}
         self._owner = ""
         self._function = (0, 0)
-        self._scopes: list[tuple[str, dict[str, bool]]] = []
-        """The functions around a node, the outermost first, and their variables."""
+        self._scopes: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        """The functions around a node, the outermost first."""
+        self._variables: dict[ast.AST, dict[str, bool]] = {}
+        """The variables of functions whose names a lock was looked for in."""
         self.taken: dict[int, list[Lock]] = {}
         self.guards: list[_Guard] = []
         self.made: dict[str, bool] = {}
@@ -278,6 +286,14 @@ class _Finder(ast.NodeVisitor):
         """The bodies of `with` that call something, by its name."""
         self._released: dict[ast.AST, dict[Lock | None, list[int]]] = {}
         """The lines in which a function, or one of its statements, releases locks: found once for all calls of `acquire()`."""
+
+    def generic_visit(self, node: ast.AST) -> None:
+        """Visit what a node consists of; of expressions only a call of `wait()` tells anything."""
+        if self._waits:
+            super().generic_visit(node)
+        else:
+            for one in parts(node):
+                self.visit(one)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Visit a class, the owner of what its methods call `self.NAME`."""
@@ -298,8 +314,9 @@ class _Finder(ast.NodeVisitor):
         # A decorated function begins, for Python, at its first decorator.
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         self._function = (first, node.end_lineno or node.lineno)
-        self._scopes.append((node.name, variables(node)))
-        self._after_acquires(node)
+        self._scopes.append(node)
+        if self._acquires:
+            self._after_acquires(node)
         if node.name == "acquire" and self._owner:
             taken = [
                 lock for line, locks in self.taken.items() for lock in locks if node.lineno <= line <= self._function[1]
@@ -325,9 +342,9 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _made(self, target: ast.expr, value: ast.expr) -> None:
-        lock = self._named(target)
         makers = {maker(one) for one in within(value)} - {""}
-        if lock is not None and makers:
+        lock = self._named(target) if makers else None
+        if lock is not None:
             # A condition has an RLock of its own.
             self.made[lock.name] = bool(makers & {"RLock", "Condition"}) or self.made.get(lock.name, False)
             if isinstance(value, ast.Call) and last_name(value.func) == "Condition":
@@ -445,9 +462,12 @@ class _Finder(ast.NodeVisitor):
 
     def _owner_of(self, variable: str) -> str:
         """Return the owner of a variable: a function that makes the lock, or the file; "" if it may be any lock."""
-        for function, own in reversed(self._scopes):
+        for function in reversed(self._scopes):
+            if function not in self._variables:
+                self._variables[function] = variables(function)
+            own = self._variables[function]
             if variable in own:
-                return f"{function}() {self._filename}" if own[variable] else ""
+                return f"{function.name}() {self._filename}" if own[variable] else ""
         return self._filename if variable in self._globals else ""
 
     def _root(self, name: str) -> str:

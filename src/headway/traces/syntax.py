@@ -17,6 +17,8 @@ __all__ = [
     "maker",
     "own_calls",
     "own_nodes",
+    "parts",
+    "statements",
     "variables",
     "with_it",
     "within",
@@ -146,6 +148,21 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
     else:  # a pattern of `match`
         names = [getattr(node, "rest", None) or getattr(node, "name", None) or ""]
     yield from filter(None, names)
+
+
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements in a node, and what holds further ones: its `except` and `case` parts; no expression."""
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        found = getattr(node, name, ())
+        if isinstance(found, list):  # the body of a `lambda` or of `A if B else C` is an expression
+            yield from found
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements in a node, also those of functions and classes in it."""
+    for one in parts(node):
+        yield one
+        yield from statements(one)
 
 
 def yields(node: ast.AST) -> TypeGuard[ast.With]:
