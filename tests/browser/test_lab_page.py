@@ -194,6 +194,7 @@ def test_launches_are_saved_as_csv_and_json(open_page, run, tmp_path):
     assert len(json.loads((tmp_path / "cells.json").read_text())["cells"]) == 8
 
 
+@pytest.mark.matrix("scheme")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_page(open_page, run, width, scheme):

@@ -13,18 +13,19 @@ PRESET = ("--calibration", "preset")
 SWEEP = ("--sweep", "threads=0..3", "--sweep", "policy=none,fair", "--seeds", "2", "--duration", "0.3")
 
 
-@pytest.fixture
-def swept(tmp_path):
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
     """Return the page of a sweep."""
-    path = tmp_path / "sweep.html"
+    path = tmp_path_factory.mktemp("swept") / "sweep.html"
     assert main(["simulate", "convoy", *SWEEP, *PRESET, "--jobs", "1", "--html", str(path)]) == 0
     return path.read_text()
 
 
-@pytest.fixture
-def predicted(tmp_path):
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory):
     """Return the page of a what-if."""
-    trace, path = tmp_path / "app.hwt", tmp_path / "fair.html"
+    folder = tmp_path_factory.mktemp("predicted")
+    trace, path = folder / "app.hwt", folder / "fair.html"
     write(traced(SLEEPERS), trace, short_holds=True)
     assert main(["whatif", str(trace), "--policy", "fair", *PRESET, "--html", str(path)]) == 0
     return path.read_text()

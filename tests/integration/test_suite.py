@@ -37,7 +37,7 @@ def ignore():
 
 
 def test_the_tests_have_signals_that_their_start_had_ignored(tmp_path):
-    """What tests start is ended by each signal, and has its handlers, even if `nohup make test &` ignores SIGINT and SIGHUP."""
+    """Programs that tests start end by each signal, and have their handlers, even if `nohup make test &` ignores SIGINT and SIGHUP."""
     (tmp_path / "test_made_up.py").write_text(
         "import pytest, signal, subprocess\n"
         "from test_interrupts import test_ctrl_c_while_a_process_is_started\n"
