@@ -251,6 +251,7 @@ def test_one_launch_decides_nothing():
     words_of = {
         26.6: "2 processes may be faster than serial calls (26.6 in one launch",
         0.3: "the figure of 2 processes (0.3",
+        0.02: "the figure of 2 processes (0.02",
     }
     for speed_up, words in words_of.items():
         found = verdict(contender("serial", 1), once("processes-forkserver", speed_up))
@@ -288,13 +289,15 @@ def test_a_decided_gain_is_advised_before_a_larger_one_that_is_not_decided():
 
 
 def test_sending_a_call_that_takes_no_longer_than_that_gains_nothing():
-    """One launch in processes rules them out if pickling takes as long as the call; alone it rules little out."""
+    """One launch in processes rules them out if pickling takes as long as the call; alone it rules nothing out."""
     serial, pool = contender("serial", 1), once("processes-forkserver", 0.3)
     short = replace(FUNCTION, call_s=4e-6)
     assert verdict(serial, pool, function=short).outcome == "no difference"
     assert verdict(serial, once("processes-forkserver", 1.1), function=short).outcome == "unsure"
     assert verdict(serial, pool).outcome == "unsure"
-    assert verdict(serial, once("processes-forkserver", 0.02)).outcome == "no difference"
+    for call_s, outcome in ((4e-6, "no difference"), (4e-5, "unsure")):
+        tiny = replace(FUNCTION, call_s=call_s, pickle_s=0.0)
+        assert verdict(serial, once("threads", 0.15), function=tiny, holds=None).outcome == outcome
 
 
 def test_fewer_processes_than_threads_prove_nothing_where_calls_wait():

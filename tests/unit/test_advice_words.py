@@ -87,7 +87,7 @@ def test_a_model_that_may_be_faster_is_named_in_sentence_code_and_json() -> None
     ],
 )
 def test_a_figure_below_1_is_not_called_faster(spread: Contender) -> None:
-    """Two measurements with processes at 0.4 rule nothing out, and are no sign of a gain; at 0.03 they leave no hope."""
+    """Measurements with processes at 0.4 rule nothing out, and are no sign of a gain; two at 0.03 leave no hope."""
     found = verdict(contender("serial", 1), spread, holds=None)
     assert (found.outcome, found.perhaps) == ("unsure", "processes-forkserver")
     assert undecided(found.perhaps, spread.speed_up) == (
@@ -95,7 +95,8 @@ def test_a_figure_below_1_is_not_called_faster(spread: Contender) -> None:
     )
     assert spread.speed_up is not None
     hopeless = replace(spread, speed_up=replace(spread.speed_up, value=0.03))
-    assert verdict(contender("serial", 1), hopeless, holds=None).outcome == "no difference"
+    outcome = "no difference" if math.isfinite(spread.speed_up.high) else "unsure"
+    assert verdict(contender("serial", 1), hopeless, holds=None).outcome == outcome
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,10 @@ _PERHAPS = 0.8
 _STILL = 1.5
 
 _HOPELESS = 0.2
-"""A speed-up whose most likely value is below this counts as none, however little its interval tells."""
+"""A speed-up of several launches whose most likely value is below this counts as none, however little its interval tells."""
+
+_POOLED_S = 5e-6
+"""The least time that a pool costs per call: a submit, a queue, a wake-up and a future, in whatever it runs the call."""
 
 _MORE = "more time (--budget) or a quieter machine"
 
@@ -264,15 +267,18 @@ def _may_be_faster(one: Contender, holds: Holds | None, function: Function) -> b
     """Tell whether a model, though its gain is not certain, may be faster than serial calls by the margin that counts."""
     if one.speed_up is None or one.speed_up.high <= _SURE_OF_NOTHING or _in_turn(one, holds, function):
         return False
-    if one.model in SENDING and function.pickle_s >= function.call_s and one.speed_up.value < _PERHAPS:
-        # The process that has the calls spends as long on sending a call as the call takes: no launch can gain.
+    costs_s = max(_POOLED_S, function.pickle_s * (one.model in SENDING)) if one.model in POOLS else 0.0
+    if costs_s >= function.call_s and one.speed_up.value < _PERHAPS:
+        # The process that has the calls spends as long on handing out a call as the call takes: no launch can gain.
         return False
-    # One launch, and two that differ widely, rule nothing out.
     return _counts(one.speed_up)
 
 
 def _counts(speed_up: stats.Interval) -> bool:
     """Tell whether a gain that is not certain is worth more time."""
+    if _once(speed_up):
+        # Other work may have had the cores, so a figure of 0.1 rules out as little as one of 0.9.
+        return True
     may_be = speed_up.high >= _STILL or not is_telling(speed_up)
     return speed_up.value > _PERHAPS or (may_be and speed_up.value > _HOPELESS)
 
