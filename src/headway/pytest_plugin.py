@@ -25,6 +25,8 @@ __all__: list[str] = []
 
 _FIXTURE = "headway"
 _KEY = pytest.StashKey[Session]()
+_MINE = pytest.StashKey[list[pytest.Item]]()
+"""The test of a launch."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -81,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = config.stash[_KEY]
     if ours.launched_test:
         # One name may stand for several tests, such as all those with parameters.
-        mine = [item for item in items if _is_launched(item, ours)][:1]
+        mine = config.stash[_MINE] = [item for item in items if _is_launched(item, ours)][:1]
         config.hook.pytest_deselected(items=[item for item in items if item not in mine])
         items[:] = mine
         return
@@ -108,7 +110,10 @@ def _measures(item: pytest.Item) -> bool:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Import the code that measures, if a test does."""
+    """Import the code that measures, if a test does; in a launch, take its test back if another plugin deselected it."""
+    # The session has chosen the test: a plugin that splits tests into groups puts a single one into the first.
+    if not session.items:
+        session.items.extend(session.config.stash.get(_MINE, []))
     if not session.config.option.collectonly and any(map(_measures, session.items)):
         session.config.stash[_KEY].prepare()
 

@@ -38,6 +38,7 @@ from headway.measure.measured import Measured
             ["-q", "--log-file-level", "INFO"],
         ),
         (["--alluredir", "report", "--clean-alluredir", "--pastebin", "all", "--pastebin=all", "-q"], [], ["-q"]),
+        (["--durations-path", "times", "--store-durations", "--splits", "2", "-q"], [], ["--splits", "2", "-q"]),
         (["--headway-launches", "5", "--headway-trace", "-q", "--headway-json=a", "--headway-no-store"], [], ["-q"]),
     ],
 )

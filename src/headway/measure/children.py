@@ -66,7 +66,7 @@ _NOT_OURS |= {
     "--cov-config",
     "--cov-fail-under",
 }
-_NOT_OURS |= {"--html", "--report-log", "--basetemp", "--log-file", "--alluredir", "--pastebin"}
+_NOT_OURS |= {"--html", "--report-log", "--basetemp", "--log-file", "--alluredir", "--pastebin", "--durations-path"}
 """Options with a value that concern the session and not a launch: output files, folders, when to stop, distribution of
 work."""
 _ALONE = {
@@ -82,6 +82,7 @@ _ALONE = {
     "--new-first",
 }
 _ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--no-cov", "--cache-clear", "--clean-alluredir"}
+_ALONE |= {"--store-durations", "--clean-durations"}
 _FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store", "--headway-only", "--headway-skip"}
 _FLAGS |= {"--headway-stalls", "--headway-with-reference"}
 """Our options that have no value."""
