@@ -3,7 +3,7 @@
 import argparse
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,15 @@ import pytest
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
-    from headway.measure.against import Revision
+    from headway.measure.against import Revision, Sides
     from headway.measure.baseline import Stored
     from headway.report.benchmarks import Earlier, Shown
 
-__all__ = ["UNDER_XDIST", "Asked", "add_options"]
+__all__ = ["FORKED", "UNDER_XDIST", "Asked", "add_options"]
 
 _FOLDER = ".headway"
 UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
+FORKED = "a process that is forked for its test (`--forked`) takes the results with it"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
 _LAUNCHES_TO_COMPARE = 6
@@ -98,6 +99,7 @@ class Asked:
         shown: How the tables are shown.
         collected: The files of which tests were collected.
         in_part: The files of which benchmarks were deselected.
+        pid: The process of this session.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -111,6 +113,7 @@ class Asked:
         self.shown: Shown | None = None
         self.collected: set[str] = set()
         self.in_part: set[str] = set()
+        self.pid = os.getpid()
 
     def option(self, name: str) -> Any:
         """Return the value of one of our options; `name` is without `headway_`."""
@@ -123,6 +126,9 @@ class Asked:
             return _DISABLED
         if hasattr(self.config, "workerinput"):
             return UNDER_XDIST
+        # A marker may have a single test forked; the option is known before anything is launched.
+        if self.options.get("forked") or os.getpid() != self.pid:
+            return FORKED
         return _NOT_RUN if self.config.option.collectonly else ""
 
     @property
@@ -152,21 +158,33 @@ class Asked:
         folder = (self.config.invocation_params.dir / given).parent if given else None
         return folder if folder is not None and folder.is_dir() else None
 
-    def lost(self, keys: Collection[str]) -> list[str]:
-        """Return a line about the benchmarks that only the stored sessions have, of files that were collected whole.
+    def lost(self, keys: Collection[str], sides: "Mapping[str, Sides]") -> list[str]:
+        """Return a line about the benchmarks that only the earlier results have.
+
+        Of stored sessions, these are benchmarks of files that were collected whole.
 
         Args:
             keys: Those that this session has.
+            sides: The launches of each test in both trees, if the earlier results are of another revision.
         """
+        found: list[str] = []
+        if self.revision is not None:
+            found = [
+                _key(test, name) for test, both in sides.items() for name in both.there.measured.keys() - both.shown
+            ]
         # `--lf` leaves tests out without a word.
-        if self.sessions is None or any("::" in one for one in self.config.args) or self.options.get("lf"):
-            return []
-        whole = self.collected - self.in_part
-        found = sorted(one for one in self.sessions.keys - set(keys) if one.partition("::")[0] in whole)
-        if not found:
+        elif (
+            self.sessions is not None
+            and not any("::" in one for one in self.config.args)
+            and not self.options.get("lf")
+        ):
+            whole = self.collected - self.in_part
+            found = [one for one in self.sessions.keys - set(keys) if one.partition("::")[0] in whole]
+        if self.earlier is None or not found:
             return []
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        return [f"! in {self.sessions.name}, and not in this session: {', '.join(map(_short, found[:_NAMED]))}{more}"]
+        names = ", ".join(map(_short, sorted(found)[:_NAMED]))
+        return [f"! in {self.earlier.name}, and not in this session: {names}{more}"]
 
     @property
     def with_reference(self) -> bool:
@@ -316,6 +334,12 @@ def _check_can_be_written(what: str, path: Path) -> None:
         raise UsageError(f"{what}: {path.parent} does not exist; create it first")
     if path.is_dir():
         raise UsageError(f"{what}: that is a folder; name a file in it")
+
+
+def _key(test: str, name: str) -> str:
+    """Return a key for a benchmark of a test, which is given with its file's path, as in messages."""
+    file, _, inner = test.partition("::")
+    return f"{Path(file).name}::{inner.replace('::', '.')}: {name}"
 
 
 def _short(key: str) -> str:

@@ -5,6 +5,7 @@ benchmark therefore imports only this file, the options, and what holds a sessio
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headway.errors import HeadwayError, UsageError
-from headway.pytest_options import UNDER_XDIST, add_options
+from headway.pytest_options import FORKED, UNDER_XDIST, add_options
 from headway.pytest_session import UNMEASURED, Session
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _FIXTURE = "headway"
+_ELSEWHERE = (UNDER_XDIST, FORKED)
+"""Why nothing is measured in a process that runs tests for the one that reports."""
 _KEY = pytest.StashKey[Session]()
 _MINE = pytest.StashKey[list[pytest.Item]]()
 """The test of a launch."""
@@ -113,7 +116,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Import the code that measures, if a test does; in a launch, take its test back if another plugin deselected it."""
     # The session has chosen the test: a plugin that splits tests into groups puts a single one into the first.
     if not session.items:
-        session.items.extend(session.config.stash.get(_MINE, []))
+        mine: list[pytest.Item] = session.config.stash.get(_MINE, [])
+        session.items.extend(mine)
     if not session.config.option.collectonly and any(map(_measures, session.items)):
         session.config.stash[_KEY].prepare()
 
@@ -173,6 +177,7 @@ def _take(session: Session, node: pytest.Item, journal: "Journal", sides: "Sides
         write_launch(session.child, journal)
     session.add(node.nodeid, journal)
     if sides is not None and session.revision is not None:
+        sides.shown.update(journal.entries)
         session.revision.take(journal, sides.there)
     if not _measures(node):
         session.skip_launches(node.nodeid)
@@ -181,9 +186,9 @@ def _take(session: Session, node: pytest.Item, journal: "Journal", sides: "Sides
 
 
 def _notice(node: pytest.Item, journal: "Journal") -> None:
-    """Note on the test that it was not measured, for the process that reports: under xdist that is another process."""
-    if journal.why_not == UNDER_XDIST and journal.entries:
-        node.user_properties.append(("headway", UNDER_XDIST))
+    """Note on the test that it was not measured, for the process that reports, if that is another one."""
+    if journal.why_not in _ELSEWHERE and journal.entries:
+        node.user_properties.append((_FIXTURE, journal.why_not))
 
 
 def _options(session: Session, node: pytest.Item) -> "Options":
@@ -314,9 +319,10 @@ def _spread(config: pytest.Config) -> bool:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note a test that a worker of xdist did not measure."""
-    if ("headway", UNDER_XDIST) in report.user_properties:
-        UNMEASURED.append(report.nodeid)
+    """Note a test that another process ran, and did not measure."""
+    for why in _ELSEWHERE:
+        if (_FIXTURE, why) in report.user_properties:
+            UNMEASURED[report.nodeid] = why
 
 
 @pytest.hookimpl(trylast=True)
@@ -374,15 +380,16 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     ours = config.stash.get(_KEY, None)
     if ours is None or ours.child is not None:
         return
-    unmeasured, UNMEASURED[:] = len(UNMEASURED), []
-    if unmeasured:
+    unmeasured = Counter(UNMEASURED.values())
+    UNMEASURED.clear()
+    if unmeasured or ours.entries:
         terminalreporter.section("benchmarks (Headway)")
-        terminalreporter.write_line(f"{unmeasured} not measured: {UNDER_XDIST}")
+    for why, tests in unmeasured.items():
+        terminalreporter.write_line(f"{tests} not measured: {why}")
     if not ours.entries:
         for line in (*ours.complaints, *ours.regressed):
             terminalreporter.write_line(f"Headway: {line}")
         return
-    terminalreporter.section("benchmarks (Headway)")
     if not any(entry.result.measured or entry.result.failed for entry in ours.entries):
         why = ours.entries[0].result.why_not
         for line in (f"{len(ours.entries)} not measured: {why}", *ours.complaints, *ours.regressed):

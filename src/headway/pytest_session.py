@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 
 from headway.errors import HeadwayError
-from headway.pytest_options import Asked
+from headway.pytest_options import FORKED, Asked
 
 if TYPE_CHECKING:
     from headway.measure.against import Sides
@@ -22,8 +22,8 @@ __all__ = ["UNMEASURED", "Session"]
 _FILES = ("json", "pyperf", "benchmark_json", "save", "add")
 """The options that name a file to write."""
 
-UNMEASURED: list[str] = []
-"""The unmeasured tests of xdist's workers, in the process that reports."""
+UNMEASURED: dict[str, str] = {}
+"""Why tests that another process ran were not measured there (a worker of xdist, a fork), in the process that reports."""
 
 
 @final
@@ -31,8 +31,8 @@ class Session(Asked):
     """The results of the benchmarks of this pytest session, and where they are written.
 
     `start_s` is the CPU time of this process's start: each launch starts in the same way. `ended` tells that the
-    session's tests came to their end, and `unwritten` that a file could not be written. `at_turn` is called before each
-    turn with the other tree's process. `untaken` are the tests whose results are to be taken (see `settle`), and
+    session's tests came to their end, `unwritten` that a file could not be written, and `has_benchmarks` that a collected
+    test is one. `at_turn` is called before each turn with the other tree's process. `untaken` are the tests whose results are to be taken (see `settle`), and
     `unlaunched` those that were to be launched, and could not.
     """
 
@@ -45,7 +45,7 @@ class Session(Asked):
         self.kept: Kept | None = None
         self.complaints: list[str] = []
         self.start_s = time.process_time()
-        self.ended = self.unwritten = False
+        self.ended = self.unwritten = self.has_benchmarks = False
         self.at_turn: Callable[[], None] | None = None
         self.untaken: list[Callable[[], None]] = []
         self.unlaunched: dict[str, None] = {}
@@ -57,6 +57,7 @@ class Session(Asked):
         """
         import headway.measure.bench
 
+        self.has_benchmarks = True
         if self.with_reference:
             import headway.measure.baseline  # noqa: F401
         if self.option("turn_files"):
@@ -158,11 +159,12 @@ class Session(Asked):
 
     def _judge(self, session: pytest.Session) -> None:
         """Fail the session if a benchmark regressed beyond its limit, or if there were benchmarks and none was compared."""
-        if self.earlier is None or self.why_not:
+        if self.earlier is None or self.why_not not in {"", FORKED}:
             return
         if self.ended:
-            self.complaints += self.lost({one.key for one in self.entries})
-        if not (self.entries or UNMEASURED):
+            self.complaints += self.lost({one.key for one in self.entries}, self.sides)
+        # All benchmarks of a session may be skipped; one that was stopped may not have reached them.
+        if not (self.entries or UNMEASURED or (self.ended and self.has_benchmarks)):
             return
         if self.sessions is not None:
             import platform
@@ -185,7 +187,8 @@ class Session(Asked):
         self.regressed, compared = regressions(self.groups, self.earlier, self.fail_limit)
         if not compared or copied:
             self.regressed = [f"--headway-compare-fail: nothing could be compared with {self.earlier.name}"]
-        if self.unlaunched and self.revision is not None:
-            self.regressed.append(f"--headway-compare-fail: not compared: {', '.join(self.unlaunched)}")
+        missed = [*(self.unlaunched if self.revision is not None else ()), *(UNMEASURED if compared else ())]
+        if missed:
+            self.regressed.append(f"--headway-compare-fail: not compared: {', '.join(missed)}")
         if self.regressed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

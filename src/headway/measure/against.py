@@ -285,11 +285,13 @@ class Sides:
         here: Those in this tree.
         there: Those in the other tree.
         only_second: For each pair of which one process failed, whether that is the one that started second.
+        shown: The names of the benchmarks that the session's own run of the test has made.
     """
 
     here: Launched = field(default_factory=Launched)
     there: Launched = field(default_factory=Launched)
     only_second: list[bool] = field(default_factory=list)
+    shown: set[str] = field(default_factory=set)
 
     def tell_of_both(self) -> None:
         """Add to the reasons of failures that two processes live at once, if that is what the failures look like.

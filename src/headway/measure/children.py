@@ -171,7 +171,9 @@ class Launched:
 
 def write_launch(path: Path, journal: Journal) -> None:
     """Write the results of this process for the process that launched it."""
-    found = {name: [one.to_json() for one in entry.result.launches] for name, entry in journal.entries.items()}
+    # A process that forked for its test has measured nothing.
+    entries = {name: entry for name, entry in journal.entries.items() if entry.result.launches}
+    found = {name: [one.to_json() for one in entry.result.launches] for name, entry in entries.items()}
     path.write_text(json.dumps(found), encoding="utf-8")
 
 
