@@ -2,23 +2,28 @@
 
 All workers of a service may stall at once, as behind one slow database. Their recordings are written at once, as their
 rings would be overwritten soon, and wait on the disk: analyses of all of them together would take the service's memory.
+
+A service whose processes are short-lived may stall in them faster than analyses go. So few recordings wait at a time: a
+process that goes on keeps its events until there is room, and the last recording of one that has ended is left out.
 """
 
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, final
 
 from headway.live.kept import partial_of
 from headway.live.ours import command_of
+from headway.live.stall_log import Gaps
 from headway.live.watched import Watched
 
-__all__ = ["Report", "next_to_begin", "start_analysis"]
+__all__ = ["LeftOut", "Report", "has_room", "most_waiting", "next_to_begin", "start_analysis"]
 
 _NICER: Final = 10
 """Beside a service that needs its core, an analysis takes a tenth of the core."""
@@ -26,6 +31,10 @@ _MOST_S: Final = 300
 """The time that an analysis may take. The watcher outlives all that it watches by no more than the last analyses."""
 _AT_ONCE: Final = 2
 """The largest number of analyses at a time; each takes some 20 MB."""
+_MAY_WAIT: Final = 20
+"""So many recordings may wait for their analysis in any case. Their analyses take some seconds."""
+_PART_OF_FILES: Final = 4
+"""The part (1 / _PART_OF_FILES) of the files that the watcher may open that recordings may take; a ring takes some, too."""
 _KILLED_FIRST: Final = b"1000"
 """The oom_score_adj of an analysis: where memory ends, the kernel kills it and not the service."""
 
@@ -106,6 +115,45 @@ class Report:
         with contextlib.suppress(OSError):
             partial_of(self.path).rename(self.path)
         return self.path.exists()  # the analysis may have failed after it had named the recording
+
+
+def most_waiting(keep: int, alive: int) -> int:
+    """Return how many recordings may wait for their analysis.
+
+    Args:
+        keep: The number of recordings that are kept, and may take the disk's room.
+        alive: The number of watched processes that have not ended; all of them may stall at once.
+    """
+    most = max(keep, alive, _MAY_WAIT)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return most if files == resource.RLIM_INFINITY else max(1, min(most, files // _PART_OF_FILES))
+
+
+def has_room(reports: Sequence[Report], most: int) -> bool:
+    """Tell whether fewer than `most` recordings wait for their analysis; those that somebody asked for do not count."""
+    return sum(one.process is None and not one.asked for one in reports) < most
+
+
+@final
+class LeftOut:
+    """The processes that ended while too many recordings waited, so that theirs were left out."""
+
+    def __init__(self, gaps: Gaps, say: Callable[[str], None]) -> None:
+        """Take the notes of gaps in the log, and the function that prints a line once."""
+        self._gaps, self._say = gaps, say
+        self._count = 0
+
+    def note(self) -> None:
+        """Note that the last stalls of a process are not told."""
+        self._count += 1
+        which = "process has" if self._count == 1 else "processes have"
+        self._gaps.note(
+            f"{self._count} {which} ended while too many recordings waited for their analysis, and got none"
+        )
+        self._say(
+            "processes that stall end faster than their recordings can be analysed: the last stalls of some are not told"
+            " (`headway stalls` says of how many)"
+        )
 
 
 def next_to_begin(reports: Sequence[Report]) -> Report | None:

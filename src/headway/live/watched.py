@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from headway.live.allowance import Allowance
 from headway.live.ring import Ring
 from headway.live.told import Told
 from headway.live.watchers_counts import Counts, Stalls
@@ -18,6 +19,12 @@ RARELY_NS: Final = 60_000_000_000
 """The longest pause, if reports find nothing; a third of it if reports are many."""
 MANY: Final = 20
 """The number of reports that are remembered: so many in ten minutes are many."""
+_GATHER_NS: Final = 200_000_000
+"""The time from the end of a stall to its report: more stalls may follow."""
+_GOES_ON_NS: Final = 300_000_000
+"""The time by which a stall in progress must exceed its limit to be reported."""
+_SOON_NS: Final = 500_000_000
+"""The shortest pause before the report of a stall in progress."""
 
 
 @final
@@ -109,6 +116,22 @@ class Watched:
         if not self.ring.gone or self.ring.finished:
             return False
         return self.ring.laps.open_loops + self.ring.laps.open_pools > 0
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be more to tell of the process than its reports up to now have told."""
+        return bool(self.seen_ns) or self.is_left or self.told.has_unended or self.is_cut_off
+
+    def is_due(self, now_ns: int, allowance: Allowance) -> bool:
+        """Tell whether a report that nobody has asked for is to be made now."""
+        sure = self.over_ns and now_ns - self.over_ns >= _GATHER_NS
+        goes_on = self.open_ns and now_ns - self.open_ns >= _GOES_ON_NS and not self.is_told
+        doubtful = any(doubt.is_due(now_ns, _GATHER_NS) for doubt in self.doubts)
+        has_grown = self.grown_ns and now_ns >= self.grown_ns
+        if now_ns >= self.not_before_ns and (sure or doubtful or has_grown) and allowance.allows(now_ns):
+            return True
+        soon_ns = self.not_before_ns - self.pause_ns + _SOON_NS * self.pause_ns // AGAIN_NS
+        return bool(goes_on) and now_ns >= soon_ns and allowance.allows(now_ns, goes_on=True)
 
     def copy(self, now_ns: int, *, hurry: bool = False) -> None:
         """Copy new events, and note which stalls they end and begin."""

@@ -25,7 +25,7 @@ from headway.live.left import Left
 from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.outlived import Outlived, let_go_of_stderr
-from headway.live.reports import Report, next_to_begin
+from headway.live.reports import LeftOut, Report, has_room, most_waiting, next_to_begin
 from headway.live.ring import Ring
 from headway.live.said import Said
 from headway.live.stall_log import Gaps
@@ -44,14 +44,8 @@ _EACH_S: Final = 20e-6
 """The time that each thread adds between two looks: a look takes some two microseconds per thread."""
 _TICKS: Final = 5
 """The number of looks within the shortest stall."""
-_GATHER_NS: Final = 200_000_000
-"""The time from the end of a stall to its report: more stalls may follow."""
-_GOES_ON_NS: Final = 300_000_000
-"""The time by which a stall in progress must exceed its limit to be reported."""
 _JUST_ASKED_NS: Final = 1_000_000_000
 """A process that calls so soon after a request for a recording gets one, too."""
-_SOON_NS: Final = 500_000_000
-"""The shortest pause before the report of a stall in progress."""
 _OVERLAP_NS: Final = 1_000_000_000
 """Stalls that were over so long before the last report were in that report."""
 _LINGER_S: Final = 1.0
@@ -79,6 +73,7 @@ class Watcher:
         self._unwatched = Unwatched(self.log, door.path, self.say)
         self._mark = Mark(self.log, options.pid)
         self._gaps = Gaps(self.log)
+        self._left_out = LeftOut(self._gaps, self.say)
         self._outlived = Outlived(options.name, self.log, self.say)
         self._allowance = Allowance()
         self._written = deque[Path](maxlen=max(options.keep, _MOST_RINGS) + 1)
@@ -289,18 +284,13 @@ class Watcher:
             one.copy(now_ns)
         if self._is_told_of(one):
             return
-        sure = one.over_ns and now_ns - one.over_ns >= _GATHER_NS
-        goes_on = one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not one.is_told
-        doubtful = any(doubt.is_due(now_ns, _GATHER_NS) for doubt in one.doubts)
-        has_grown = one.grown_ns and now_ns >= one.grown_ns
-        is_due = now_ns >= one.not_before_ns and (sure or doubtful or has_grown)
-        is_due_soon = goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // AGAIN_NS
-        if (
-            one.asked
-            or (is_due and self._allowance.allows(now_ns))
-            or (is_due_soon and self._allowance.allows(now_ns, goes_on=True))
-        ):
+        if one.asked or (one.is_due(now_ns, self._allowance) and self._has_room()):
             self._report(one, now_ns)
+
+    def _has_room(self) -> bool:
+        """Tell whether a further recording may wait for its analysis."""
+        alive = sum(not one.ring.gone for one in self._rings)
+        return has_room(self._reports, most_waiting(self._options.keep, alive))
 
     def _report(self, one: Watched, now_ns: int) -> None:
         """Write a recording, which is analysed as soon as few enough others are."""
@@ -428,8 +418,10 @@ class Watcher:
 
     def _over(self, one: Watched) -> None:
         """Report the last stalls of a process that is gone, and stop watching it."""
-        if one.seen_ns or one.asked or one.is_left or one.told.has_unended or one.is_cut_off:
+        if one.asked or (one.has_more and self._has_room()):
             self._report(one, time.monotonic_ns())
+        elif one.has_more:
+            self._left_out.note()
         self._service.end(one.ring, time.monotonic_ns())
         if one.ring.stopped and not (self._options.own and one.ring.pid == self.pid):  # it has ended its own watch
             self._left.note(one.ring.pid, time.monotonic_ns())
