@@ -92,3 +92,17 @@ def test_a_line_that_another_watcher_has_half_written_is_left_whole(tmp_path, mo
 
     with log.open() as file:
         assert told_rows(file) == ([row, row], 0)
+
+
+def test_stalls_after_a_log_was_emptied_are_counted(tmp_path):
+    """With `copytruncate`, logrotate copies the file, and then makes it empty: it is still the same file."""
+    log = tmp_path / "it.stalls.jsonl"
+    counted = StallLog(log)
+    row = {"pid": counted._ours["pid"], **here(), "goes_on": False, "kind": "event loop", "cause": "GIL", "parts": []}
+    append(log, [row, row])
+    counted.read()
+    os.truncate(log, 0)
+    append(log, [row])
+    counted.read()
+
+    assert counted.by_cause == {"GIL": [3, 0]}

@@ -150,9 +150,10 @@ class StallLog:
     def read(self) -> None:
         """Read the lines that have come in since the last call."""
         inode, size = self._stand()
-        if inode != self._inode:  # another file: the log was renamed, or has just begun
+        # Another file: the log was renamed, or has just begun. A shorter one: logrotate has copied and emptied it.
+        if inode != self._inode or size < self._at:
             self._inode, self._at = inode, 0
-        if size <= self._at:
+        if size == self._at:
             return
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             file.seek(self._at)
