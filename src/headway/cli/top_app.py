@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static
 
 from headway.cli import top_view
+from headway.cli.top_lost import Lost
 from headway.live.watch import Monitor
 
 __all__ = ["TopApp"]
@@ -28,7 +29,13 @@ class TopApp(App[None]):
     ]
 
     def __init__(
-        self, monitor: Monitor, interval_s: float, count: int | None = None, *, children: bool = False
+        self,
+        monitor: Monitor,
+        interval_s: float,
+        count: int | None = None,
+        *,
+        children: bool = False,
+        lost: Lost | None = None,
     ) -> None:
         """Create the screen.
 
@@ -37,6 +44,7 @@ class TopApp(App[None]):
             interval_s: The time between two updates.
             count: The number of updates after which the app quits; None: no limit.
             children: Whether child processes are shown, which may come when no process is counted.
+            lost: For a started program, which is shown again after a time without counters; None for another one.
         """
         # If NO_COLOR is set, the terminal's own colours are needed: with others, textual still shows greys.
         super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
@@ -44,6 +52,7 @@ class TopApp(App[None]):
         self._interval_s = interval_s
         self._left = count
         self._children = children
+        self._lost = lost
         self._paused = False
         self._column: int | None = None  # None: sorted by hold and wait
         self._reversed = False
@@ -71,7 +80,10 @@ class TopApp(App[None]):
         return [Text(f"{cell} ") for cell in top_view.fitted(cells, self.size.width - 2)]
 
     def look(self) -> None:
-        """Read the counters and show them, unless paused; quit if the process has ended, or counts no more."""
+        """Read the counters and show them, unless paused; quit if the process has ended.
+
+        Quit also if it counts no more, unless it is a program that we have started.
+        """
         if not self._monitor.alive:
             self.exit()
             return
@@ -79,7 +91,12 @@ class TopApp(App[None]):
         if self._paused:
             return
         if not samples:
-            if not (self._monitor.watched or self._children):
+            line = self._lost.line(self._monitor) if self._lost else ""
+            if line:
+                self._lines, self._rows = [line], []
+                self._show_head()
+                self._show()
+            elif not (self._monitor.watched or self._children or self._lost):
                 self.exit()
             return
         self._rows = top_view.rows(samples)

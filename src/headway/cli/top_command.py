@@ -2,9 +2,10 @@
 
 If the process is not recorded yet, Headway attaches to it, counts while you
 watch, and leaves the process as it was. A program named after -- is started and
-counted; when you quit, it ends as if by Ctrl-C. Its output goes to the file of
---output. Without --output, it goes to stderr; while the table is painted over
-on a terminal, only the last lines are kept, and shown at the end.
+counted, and so is a Python that it starts in its place (exec). When you quit, it
+ends as if by Ctrl-C. Its output goes to the file of --output. Without --output,
+it goes to stderr; while the table is painted over on a terminal, only the last
+lines are kept, and shown at the end.
 
 Shares and rates are of the last interval. Percentiles and the worst wait are of
 the last seconds (--window); percentiles are exact to within a factor of two.
@@ -41,6 +42,7 @@ from headway.cli import console, options
 from headway.cli.attach_command import add_despite_filter
 from headway.cli.entering import CHILD_PATIENCE_S, Waiting, enter_children
 from headway.cli.newcomers import Newcomers
+from headway.cli.top_lost import Lost
 from headway.cli.trace_command import add_program
 from headway.cli.trace_command import program as program_of
 from headway.errors import RecordingError, UsageError
@@ -159,7 +161,7 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
             if not monitor.alive:
                 console.say(f"process {pid} has ended" if shown else _unseen(pid, waited_s))
             elif ended and not again:
-                console.say(f"the recording of process {pid} was ended")
+                console.say(monitor.ended or f"the recording of process {pid} was ended")
     if others and paints_over:
         console.say(others)
     return 0
@@ -305,7 +307,7 @@ def _start(arguments: argparse.Namespace) -> int:
         # The first Ctrl-C ends the display. A second one, while the program ends, is not suppressed.
         with contextlib.closing(monitor), contextlib.suppress(KeyboardInterrupt):
             _wait_until_counted(monitor, program, name, arguments.patience)
-            _show(monitor, arguments)
+            _show(monitor, arguments, Lost(name, arguments.patience))
             code = program.code if monitor.alive else program.wait()
         program.end()
         for line in () if shown else program.tail(_TAIL_LINES):
@@ -334,17 +336,23 @@ def _paints_over(arguments: argparse.Namespace) -> bool:
     return on_screen and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _show(monitor: "Monitor", arguments: argparse.Namespace) -> bool:
+def _show(monitor: "Monitor", arguments: argparse.Namespace, lost: Lost | None = None) -> bool:
     """Show the counters once per interval, until the process has ended or `--count` intervals are over.
 
-    Returns whether anything was shown.
+    Args:
+        monitor: Reads the counters.
+        arguments: Those of the command.
+        lost: For a program that we have started: it goes on, and is shown again, after a time without counters.
+
+    Returns:
+        Whether anything was shown.
     """
     repaints = _paints_over(arguments)
     has_keys = sys.stdin is not None and sys.stdin.isatty()
     if repaints and has_keys and not arguments.plain and importlib.util.find_spec("textual"):
         from headway.cli.top_app import TopApp
 
-        app = TopApp(monitor, arguments.interval, arguments.count, children=arguments.children)
+        app = TopApp(monitor, arguments.interval, arguments.count, children=arguments.children, lost=lost)
         app.run()
         return app.has_shown
     out: Callable[[list[Sample]], None] = _print_json if arguments.json else _print_block
@@ -352,13 +360,15 @@ def _show(monitor: "Monitor", arguments: argparse.Namespace) -> bool:
         out = _repaint
         print("\x1b[?25l\x1b[2J", end="")
     try:
-        return _loop(monitor, arguments, out)
+        return _loop(monitor, arguments, out, lost)
     finally:
         if repaints:
             print("\x1b[?25h", flush=True)
 
 
-def _loop(monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[list[Sample]], None]") -> bool:
+def _loop(
+    monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[list[Sample]], None]", lost: Lost | None
+) -> bool:
     left, shown = arguments.count, False
     monitor.sample()
     due = time.monotonic() + arguments.interval
@@ -366,13 +376,15 @@ def _loop(monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[lis
         while monitor.alive and time.monotonic() < due:
             time.sleep(min(_LOOK_S, max(0.0, due - time.monotonic())))
         samples = monitor.sample() if monitor.alive else []
-        if not monitor.alive or not (samples or monitor.watched or arguments.children):
+        if not monitor.alive or not (samples or monitor.watched or arguments.children or lost):
             break
         due = max(due + arguments.interval, time.monotonic())
         if samples:
             out(samples)
             shown = True
             left = None if left is None else left - 1
+        if lost is not None and (news := lost.news(monitor)):
+            _paint([news]) if out is _repaint else console.say(news)
     return shown
 
 
@@ -396,4 +408,8 @@ def _repaint(samples: "list[Sample]") -> None:
     lines = [line[: size.columns - 1] for line in block(samples, size.columns)[: size.lines - 2]]
     if not os.environ.get("NO_COLOR"):
         lines = [f"\x1b[1m{line}\x1b[0m" if line.startswith(COLUMNS[0] + " ") else line for line in lines]
+    _paint(lines)
+
+
+def _paint(lines: list[str]) -> None:
     print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in [*lines, "", "Ctrl-C quits"]) + "\x1b[J", end="", flush=True)

@@ -375,6 +375,8 @@ class Monitor:
         self._watches: dict[int, tuple[Watch, History]] = {}
         self._tries: dict[int, tuple[tuple[str, ...] | None, int]] = {}  # of a process: its program, and how many
         self._again: deque[int] = deque()
+        self.ended = ""
+        """Why the process itself was counted no more at last; "" before that."""
 
     @property
     def alive(self) -> bool:
@@ -424,7 +426,8 @@ class Monitor:
                 if known is None:
                     return None, None
                 known[1].add(known[0].snapshot())
-            except WatchEndedError:
+            except WatchEndedError as error:
+                self.ended = error.message if pid == self.pid else self.ended
                 self._drop(pid)
                 self._tries.pop(pid, None)
             else:
