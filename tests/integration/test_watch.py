@@ -351,7 +351,7 @@ def test_a_watch_may_be_over_before_the_watcher_looks(here):
 
 HELD_UP = """
 import asyncio, os, sys
-from headway.live.watching import join
+from headway.live.joining import join
 
 async def main():
     await asyncio.sleep(0.3)

@@ -9,10 +9,14 @@ LARGE = ("_hashlib", "http.server", "numpy", "rich", "ssl", "tempfile")
 LARGE_IN_A_SERVICE = ("dataclasses", "inspect", "platform", "sysconfig")
 """Together more than a megabyte, if the service has none of them itself."""
 
+LARGE_AT_A_START = ("headway.live.watching", "json", "socket", "subprocess")
+"""Each Python that starts below a service joins its watch: a health check, a job of cron, a process of a pool."""
+
 
 @pytest.mark.parametrize(
     ("module", "large"),
     [
+        ("headway.live.joining", LARGE + LARGE_IN_A_SERVICE + LARGE_AT_A_START),
         ("headway.live.watching", LARGE + LARGE_IN_A_SERVICE),
         ("headway.live.watcher", LARGE),
         ("headway.live.middleware", LARGE),

@@ -37,9 +37,11 @@ def begin() -> None:
     if not preset_folder() or "HEADWAY_TRACE_DOOR" in os.environ or _is_ours():
         return
     try:
-        from headway.live.watching import join, watch
+        from headway.live.joining import join
 
         if not join(os.environ.get(_DOOR, "")):
+            from headway.live.watching import watch  # large: a process that joins does without it
+
             os.environ[_DOOR] = watch(name=_name()).door
     except Exception as error:  # noqa: BLE001 the program must run, whatever failed
         say_unwatched(reason_of(error))

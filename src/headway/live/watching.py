@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, final
 
-from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import WATCHED, Recorder
-from headway.agent.headway_agent.watched import let_watch
 from headway.arguments import check_flag, check_number, check_text, check_whole
 from headway.errors import RecordingError, UsageError
 from headway.live.detached import check_open_files, start_detached
 from headway.live.door import Door
+from headway.live.joining import DOOR, enter, joined, parts_of
 from headway.live.options import LEAST_NS, LEAST_RING, MOST_NS, MOST_RING, WATCHER_NAME, Limits, Options, family_of
 from headway.live.ours import command_of
-from headway.live.own_recorder import session_lock, the_recorder
+from headway.live.own_recorder import the_recorder
 from headway.live.preset import PRESET, preset_folder, reason_of, say, say_unwatched
 from headway.live.readable import becomes_readable
 
-__all__ = ["Watch", "check_address", "check_folder", "join", "own_door", "start_watcher", "watch"]
+__all__ = ["Watch", "check_address", "check_folder", "own_door", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -137,7 +136,7 @@ class Watch:
     def __init__(self, folder: Path, watcher: int, door: str = "", *, others: int = 0, log: Path | None = None) -> None:
         """Take the values of `watch`, and the id of the watcher that another process has started; 0: there is none."""
         self.door = door
-        """The address by which a process that this one starts finds the watcher: see `join`."""
+        """The address by which a process that this one starts finds the watcher: see headway.live.joining."""
         self.folder = folder
         """The folder of recordings and of the log of stalls."""
         self.log = log
@@ -314,7 +313,9 @@ def _watched_already(where: Path) -> Watch | None:
     if not _is_watched(recorder):
         return Watch.of_another(0, where)
     if _watch is None:
-        _watch = Watch.of_another(int(os.environ.get("HEADWAY_TRACE_WATCHER", "0")), where)
+        door = joined()
+        watcher = parts_of(door)[3] if door else int(os.environ.get("HEADWAY_TRACE_WATCHER", "0"))
+        _watch = Watch.of_another(watcher, _preset_folder() if door else where, door)
     _watch = _watch.of_this_process()
     return _watch
 
@@ -326,9 +327,9 @@ def _begin(options: Options) -> Watch:
     if options.listen:
         check_address(options.listen, may_be_taken=True)
     variables, watcher = start_watcher(options)
-    door = " ".join([*(variables[name] for name in _DOOR), str(watcher)])
+    door = " ".join([*(variables[name] for name in DOOR), str(watcher)])
     try:
-        _enter(the_recorder(), door)
+        enter(the_recorder(), door)
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.kill(watcher, signal.SIGKILL)  # it has nothing to watch, and ignores SIGTERM
@@ -380,22 +381,12 @@ def _limits(over_s: float, requests_over_s: float, ring_bytes: int) -> Limits:
     return Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
 
 
-_DOOR: Final = ("HEADWAY_TRACE_FAMILY", "HEADWAY_TRACE_BYTES", "HEADWAY_TRACE_DOOR")
-
-
-def _parts(door: str) -> tuple[int, int, str, int]:
-    """Return the values of `_DOOR` and the watcher's id of a `Watch.door`. Raises ValueError."""
-    family, memory_bytes, rest = door.split(" ", 2)
-    path, watcher = rest.rsplit(" ", 1)
-    return int(family), int(memory_bytes), path, int(watcher)
-
-
 def own_door() -> tuple[str, int] | None:
     """Return the socket of this process's watcher, and the launch's number; None if no watcher watches this process."""
-    found = _watch
+    door = _watch.door if _watch is not None else joined()
     with contextlib.suppress(ValueError):
-        if found is not None and found.door:
-            family, _, path, _ = _parts(found.door)
+        if door:
+            family, _, path, _ = parts_of(door)
         else:  # Under `headway watch`. A trace's collector is no watcher.
             path = os.environ.get("HEADWAY_TRACE_DOOR", "")
             family = int(os.environ.get("HEADWAY_TRACE_FAMILY", "0"))
@@ -404,37 +395,3 @@ def own_door() -> tuple[str, int] | None:
         if path and 0 < family < 1 << 64:
             return path, family
     return None
-
-
-def _enter(recorder: Recorder, door: str) -> None:
-    """Connect this process to the watcher at a door. Raises RecordingError."""
-    family, memory_bytes, path, watcher = _parts(door)
-    try:
-        with session_lock:  # else another thread that asks for its times may count again after the stop
-            recorder.stop()  # a recorder that only counts
-            recorder.start(path, family, memory_bytes)
-        let_watch(recorder, watcher)
-    except UnfitError as error:
-        raise RecordingError(f"this process cannot be watched: {error}") from error
-
-
-def join(door: str) -> bool:
-    """Let the watcher of the process that started this one watch this process, too; return whether that succeeded.
-
-    Args:
-        door: The `Watch.door` of that process; "": there is none.
-
-    Raises:
-        NativeError: The native library is missing or does not fit.
-    """
-    global _watch  # noqa: PLW0603 there is one per process
-    if not door:
-        return False
-    with _lock:
-        try:
-            _enter(the_recorder(), door)
-        except (RecordingError, ValueError):
-            return False
-        folder = _preset_folder()
-        _watch = Watch.of_another(int(door.rsplit(" ", 1)[1]), folder, door)
-    return True
