@@ -35,6 +35,21 @@ program = [{sleep_ms = 5}, {hold_us = 20}, {post = "ready"}]
 program = [{take = "ready"}, {hold_us = 20}]
 """
 
+PAIRS = """
+cores = 2
+duration_s = 10
+[queue.a]
+[queue.b]
+[role.a-source]
+program = [{hold_us = 30}, {put = "a"}, {hold_us = 10}, {sleep_ms = 10}]
+[role.a-sink]
+program = [{get = "a"}, {hold_us = 40}]
+[role.b-source]
+program = [{hold_us = 30}, {put = "b"}, {hold_us = 10}, {sleep_ms = 17}]
+[role.b-sink]
+program = [{get = "b"}, {hold_us = 40}]
+"""
+
 
 @pytest.fixture
 def traced(tmp_path):
@@ -135,3 +150,15 @@ def test_a_file_tells_the_kind_of_each_call(traced, tmp_path):
     assert {function.split(": ")[1].split(" ")[0] for function in kinds} < {step.word for _, step in steps}
     assert kinds["user: sleep"] is Call.SLEEP
     assert kinds["waiter: take ready"] is Call.LOCK
+
+
+def test_a_pair_goes_on_without_another_pair_that_it_never_waited_for(traced, tmp_path, capsys):
+    """Now and then a source of one queue has the GIL just when the sink of another queue wakes up: it did not wake it."""
+    path = tmp_path / "pairs.toml"
+    path.write_text(PAIRS)
+    text, roles = whatif(traced(str(path)), capsys, "--without", "a-source")
+
+    assert "outside the model: a-sink waited for a-source in the trace: without it, they may have nothing to do" in text
+    assert roles["a-sink"]["turns_per_s"]["value"] == 0
+    assert roles["b-sink"]["turns_per_s"]["value"] == pytest.approx(roles["b-source"]["turns_per_s"]["value"], rel=0.01)
+    assert roles["b-sink"]["turns_per_s"]["value"] > 55

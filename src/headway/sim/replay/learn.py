@@ -198,7 +198,7 @@ def learn(
     cores = trace.process.core_count
     timeouts_ns = _timeouts(trace, kinds, changed)
     # On one core, a woken thread runs only when its waker has left that core.
-    wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs), timeouts_ns)
+    wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs), timeouts_ns, roles)
     computes = computing(seen, cores)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
     ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)

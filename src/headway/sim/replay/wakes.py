@@ -2,14 +2,15 @@
 
 A trace of a build with a GIL has no wake-ups. But a thread that releases a lock or puts an item holds the GIL while it
 does so, and the thread that it wakes wants the GIL one wake-up later. The waker is therefore the thread that held the
-GIL one wake-up earlier.
+GIL one wake-up earlier. Now and then that is an independent thread, so the waits of a place are looked at together: they
+show which threads usually end them.
 
 A wait with a time-out may have ended by itself, while others happened to hold the GIL. It did if it lasted for the time
 that the program's line has as a number. If that is not known, it did if the waits of its place nearly all last as long as
 the others, and for most of them no thread was there to end them.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.sim.replay.bursts import Bursts, Seen
+from headway.traces.analysis.intervals import Holds
 from headway.traces.calls import Call
 
 __all__ = ["Wakes", "find_wakes"]
@@ -27,7 +29,12 @@ _SLEPT_NS = 5_000
 _SOON_NS = 500_000
 """The waker's hold ended at most this long before the wake-up."""
 _FEW = 16
-"""Fewer waits of a place do not show a time-out that is not known."""
+"""Fewer waits of a place do not show a time-out that is not known, nor which threads usually end them."""
+_NEARLY_ALL = 0.9
+"""A thread that was there in so many waits of a place, as a share, may have ended all of them."""
+_SELDOM = 0.1
+"""A role that was the nearest to this share of the wake-ups of another one, or less, was there by chance."""
+_EVER = np.iinfo(np.int64).max
 _NEARLY = 0.95
 """A wait that lasts for this share of a time-out has ended by it: `Queue.get()` waits for what is left of its own."""
 
@@ -52,7 +59,11 @@ class Wakes:
 
 
 def find_wakes(
-    seen: Seen, kinds: Mapping[int, Call], wake_ns: float, timeouts_ns: Mapping[int, int] | None = None
+    seen: Seen,
+    kinds: Mapping[int, Call],
+    wake_ns: float,
+    timeouts_ns: Mapping[int, int] | None = None,
+    roles: Mapping[int, str] | None = None,
 ) -> Wakes:
     """Return the wake-ups in a window.
 
@@ -61,33 +72,39 @@ def find_wakes(
         kinds: For each stack, the kind of call that releases the GIL there.
         wake_ns: The typical time from a wake-up until the thread wants the GIL.
         timeouts_ns: For each stack whose call has a time-out, that time; 0: it is not known.
+        roles: For each thread, its role; None: each is of a role of its own.
     """
     holds = seen.holds
-    place = _places(seen)
+    burst_of, before_ns = _places(seen)
+    able_of = {thread: np.flatnonzero((holds.thread == thread) & (burst_of >= 0)) for thread in seen.bursts}
     posts: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     takes: dict[tuple[int, int], int] = {}
     timed_out: dict[tuple[int, int], int] = {}
     for thread, bursts in seen.bursts.items():
         is_lock = np.array([kinds[int(stack)] is Call.LOCK for stack in bursts.stack], dtype=bool)
         waits = np.flatnonzero(is_lock & (bursts.away_ns > _SLEPT_NS))
-        wakers = np.array([_waker(seen, place, thread, bursts, burst, wake_ns) for burst in waits.tolist()], dtype=int)
+        slept_ns = bursts.end_ns[waits]
+        wanted_ns = slept_ns + bursts.away_ns[waits]
+        posted_ns = np.maximum(slept_ns, (wanted_ns - wake_ns).astype(np.int64))
+        asleep = _Asleep(slept_ns, posted_ns, wanted_ns)
+        able = np.flatnonzero((holds.thread != thread) & (burst_of >= 0))
+        wakers = _nearest(holds, able, asleep)
+        _keep_usual(wakers, holds, able_of, bursts.stack[waits], asleep, roles or {})
         over_ns = _over(bursts, waits, wakers, wake_ns, timeouts_ns or {})
         if len(bursts) and bursts.away_ns[-1] < 0:  # the window ends in that call: it is as those of its place
             alike = over_ns[bursts.stack[waits] == bursts.stack[-1]]
             if 2 * np.count_nonzero(alike) > len(alike):
                 timed_out[thread, len(bursts) - 1] = int(alike.max())
-        for burst, index, timeout_ns in zip(waits.tolist(), wakers.tolist(), over_ns.tolist(), strict=True):
-            if timeout_ns > 0:
-                timed_out[thread, burst] = timeout_ns
+        for nth, (burst, index) in enumerate(zip(waits.tolist(), wakers.tolist(), strict=True)):
+            if over_ns[nth] > 0:
+                timed_out[thread, burst] = int(over_ns[nth])
                 continue
             if index < 0:
                 continue
-            waker, in_burst, before_ns = place[index]
-            posted_ns = _posted_ns(bursts, burst, wake_ns)
-            inside_ns = min(int(holds.end_ns[index]), posted_ns) - int(holds.start_ns[index])
-            offset_ns = before_ns + max(0, inside_ns)
+            inside_ns = int(min(holds.end_ns[index], posted_ns[nth]) - holds.start_ns[index])
+            offset_ns = int(before_ns[index]) + max(0, inside_ns)
             takes[thread, burst] = len(takes)
-            posts[waker, in_burst].append((offset_ns, takes[thread, burst]))
+            posts[int(holds.thread[index]), int(burst_of[index])].append((offset_ns, takes[thread, burst]))
     return Wakes({key: tuple(sorted(value)) for key, value in posts.items()}, takes, len(takes), timed_out)
 
 
@@ -112,52 +129,86 @@ def _over(
     return found
 
 
-def _posted_ns(bursts: Bursts, burst: int, wake_ns: float) -> int:
-    """Return when a thread that waited after a burst was woken."""
-    slept_ns = int(bursts.end_ns[burst])
-    return max(slept_ns, int(slept_ns + int(bursts.away_ns[burst]) - wake_ns))
+@final
+@dataclass(frozen=True)
+class _Asleep:
+    """When a thread fell asleep in some of its waits, was woken, as one wake-up before it wanted the GIL, and wanted it."""
+
+    slept_ns: NDArray[np.int64]
+    posted_ns: NDArray[np.int64]
+    wanted_ns: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.slept_ns)
+
+    def chosen(self, which: NDArray[np.int64]) -> "_Asleep":
+        return _Asleep(self.slept_ns[which], self.posted_ns[which], self.wanted_ns[which])
 
 
-def _waker(
-    seen: Seen, place: Mapping[int, tuple[int, int, int]], thread: int, bursts: Bursts, burst: int, wake_ns: float
-) -> int:
-    """Return the hold in which a thread that waited after a burst was woken, or -1."""
-    slept_ns = int(bursts.end_ns[burst])
-    wanted_ns = slept_ns + int(bursts.away_ns[burst])
-    return _holder(seen, place, thread, slept_ns, _posted_ns(bursts, burst, wake_ns), wanted_ns)
+def _keep_usual(
+    wakers: NDArray[np.int64],
+    holds: Holds,
+    able_of: Mapping[int, NDArray[np.int64]],
+    stacks: NDArray[np.uint32],
+    asleep: _Asleep,
+    roles: Mapping[int, str],
+) -> None:
+    """Replace, in a thread's `wakers`, holds of threads that were there by chance by those of a place's usual wakers.
 
+    Independent threads now and then hold the GIL just when the thread is woken. Without the true waker, such a wait
+    would never end. If one thread is the nearest in most waits of a place, and is there in nearly all, it woke the
+    thread in all of them. Else, a role that is the nearest far less often than another one was there by chance.
 
-def _holder(
-    seen: Seen, place: Mapping[int, tuple[int, int, int]], thread: int, slept_ns: int, posted_ns: int, wanted_ns: int
-) -> int:
-    """Return the hold in which a thread was woken at about `posted_ns`, or -1.
-
-    The hold must be of another thread, and must belong to a burst that can wake the thread. Among these holds, the
-    function chooses the one at that time; else the last one before it that was not over when the thread went to sleep;
-    else the first one after it.
+    Args:
+        wakers: For each wait, the hold that was nearest to the wake-up, or -1.
+        holds: All holds.
+        able_of: For each thread, the holds in which it can wake another one.
+        stacks: For each wait, the stack of it.
+        asleep: The times of each wait.
+        roles: The roles of threads.
     """
-    holds = seen.holds
-    last = int(np.searchsorted(holds.start_ns, posted_ns, "right")) - 1
+    for stack in np.unique(stacks).tolist():
+        here = np.flatnonzero(stacks == stack)
+        woken = here[wakers[here] >= 0]
+        threads = Counter(holds.thread[wakers[woken]].tolist())
+        if len(here) < _FEW or len(threads) < 2:
+            continue
+        main, often = threads.most_common(1)[0]
+        if 2 * often > len(here) and np.mean(_nearest(holds, able_of[main], asleep.chosen(here)) >= 0) >= _NEARLY_ALL:
+            usual, soon_ns = [main], _EVER
+        else:
+            counts: Counter[str | int] = Counter()
+            for thread, count in threads.items():
+                counts[roles.get(thread, thread)] += count
+            seldom = _SELDOM * max(counts.values())
+            usual, soon_ns = [one for one in threads if counts[roles.get(one, one)] >= seldom], _SOON_NS
+        by_chance = woken[~np.isin(holds.thread[wakers[woken]], usual)]
+        if len(by_chance):
+            able = np.sort(np.concatenate([able_of[one] for one in usual]))
+            wakers[by_chance] = _nearest(holds, able, asleep.chosen(by_chance), soon_ns)
 
-    def can(index: int) -> bool:
-        return int(holds.thread[index]) != thread and place[index][1] >= 0
 
-    index = last
-    while index >= 0 and int(holds.end_ns[index]) > slept_ns and posted_ns - int(holds.end_ns[index]) <= _SOON_NS:
-        if can(index):
-            return index
-        index -= 1
-    index = last + 1
-    while index < len(holds) and int(holds.start_ns[index]) < wanted_ns:
-        if can(index):
-            return index
-        index += 1
-    return -1
+def _nearest(holds: Holds, able: NDArray[np.int64], asleep: _Asleep, soon_ns: int = _SOON_NS) -> NDArray[np.int64]:
+    """Return, for each wait, the hold among those `able` to wake the thread that was nearest to its wake-up, or -1.
+
+    It is the hold at that time; else the last one before it that was not over when the thread went to sleep; else the
+    first one after it.
+    """
+    if not len(able):
+        return np.full(len(asleep), -1, dtype=np.int64)
+    last = np.searchsorted(holds.start_ns[able], asleep.posted_ns, "right") - 1
+    before, after = able[np.maximum(last, 0)], able[np.minimum(last + 1, len(able) - 1)]
+    end_ns = holds.end_ns[before]
+    is_before = (last >= 0) & (end_ns > asleep.slept_ns) & (asleep.posted_ns - end_ns <= soon_ns)
+    is_after = (last + 1 < len(able)) & (holds.start_ns[after] < asleep.wanted_ns)
+    found: NDArray[np.int64] = np.where(is_before, before, np.where(is_after, after, -1))
+    return found
 
 
-def _places(seen: Seen) -> dict[int, tuple[int, int, int]]:
-    """Return, for each hold, its thread, its burst (-1: none that ended), and the time that the burst ran before it."""
-    found: dict[int, tuple[int, int, int]] = {}
+def _places(seen: Seen) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return, for each hold, its thread's burst (-1: none that ended), and the time that the burst ran before it."""
+    burst_of = np.full(len(seen.holds), -1, dtype=np.int64)
+    before_ns = np.zeros(len(seen.holds), dtype=np.int64)
     ran_ns = seen.holds.length_ns - seen.holds.off_core_ns
     for thread, bursts in seen.bursts.items():
         mine = np.flatnonzero(seen.holds.thread == thread)
@@ -169,7 +220,6 @@ def _places(seen: Seen) -> dict[int, tuple[int, int, int]]:
         after_ns = np.cumsum(ran_ns[mine])
         # The first hold of a burst, and each one of no burst, begin anew.
         first = np.maximum.accumulate(np.where(known & (burst == np.roll(burst, 1)) & (nth > 0), 0, nth))
-        before_ns = (after_ns - ran_ns[mine]) - (after_ns - ran_ns[mine])[first]
-        rows = zip(mine.tolist(), burst.tolist(), before_ns.tolist(), strict=True)
-        found.update((index, (thread, one, ns)) for index, one, ns in rows)
-    return found
+        burst_of[mine] = burst
+        before_ns[mine] = (after_ns - ran_ns[mine]) - (after_ns - ran_ns[mine])[first]
+    return burst_of, before_ns
