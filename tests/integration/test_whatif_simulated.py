@@ -50,6 +50,22 @@ program = [{hold_us = 30}, {put = "b"}, {hold_us = 10}, {sleep_ms = 17}]
 program = [{get = "b"}, {hold_us = 40}]
 """
 
+PIPELINE = """
+cores = 2
+duration_s = 2
+[queue.full]
+capacity = 4
+[queue.empty]
+[role.reader]
+program = [{hold_us = 20}, {put = "full"}]
+[role.worker]
+program = [{get = "full"}, {hold_us = 20}, {sleep_ms = 3}, {put = "empty"}]
+[role.writer]
+program = [{get = "empty"}, {hold_us = 20}]
+[role.other]
+program = [{hold_us = 20}, {sleep_ms = 5}]
+"""
+
 
 @pytest.fixture
 def traced(tmp_path):
@@ -162,3 +178,19 @@ def test_a_pair_goes_on_without_another_pair_that_it_never_waited_for(traced, tm
     assert roles["a-sink"]["turns_per_s"]["value"] == 0
     assert roles["b-sink"]["turns_per_s"]["value"] == pytest.approx(roles["b-source"]["turns_per_s"]["value"], rel=0.01)
     assert roles["b-sink"]["turns_per_s"]["value"] > 55
+
+
+@pytest.mark.parametrize(
+    ("role", "may_stop"),
+    [
+        ("reader", "worker in the trace: without it, worker and writer"),
+        ("writer", "worker in the trace: without it, worker and reader"),
+    ],
+)
+def test_what_a_role_that_is_left_out_waited_for_may_stop(role, may_stop, traced, tmp_path, capsys):
+    """Nobody puts anything into an empty queue, or takes anything from a full one, which stops the other threads of a pipeline."""
+    path = tmp_path / "pipeline.toml"
+    path.write_text(PIPELINE)
+    text, _ = whatif(traced(str(path)), capsys, "--without", role)
+
+    assert f"outside the model: {role} waited for {may_stop} may stop at an empty or a full queue" in text

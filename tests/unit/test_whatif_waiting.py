@@ -32,12 +32,13 @@ def frames_of(tmp_path, text):
     return Frame("", 0, "?"), Frame(str(source), 1, "one"), Frame(str(source), 2, "two")
 
 
-def waits(tmp_path, line, *, alike=False, every_us=5_000):
+def waits(tmp_path, line, *, alike=False, every_us=5_000, frame=None):
     """Return the model of `main`, which waits at a line until `other` has run for 2 ms, and then sleeps.
 
-    If the threads are `alike`, they are of one role.
+    If the threads are `alike`, they are of one role. A `frame` takes the place of that line's.
     """
-    frames = frames_of(tmp_path, f"{line}\n{SLEEP}\nguard = threading.Lock()\n")
+    nowhere, here, there = frames_of(tmp_path, f"{line}\n{SLEEP}\nguard = threading.Lock()\n")
+    frames = nowhere, frame or here, there
     rows = []
     for at in range(0, 900_000, every_us):
         rows += turn(at, 0, holds_us=10, stack=1)
@@ -194,6 +195,22 @@ def test_waits_for_work_of_a_role_that_is_left_out_stay(tmp_path):
     with pytest.raises(ScenarioError, match=r"^--without other: the threads that are left cannot go on") as caught:
         predict(waits(tmp_path, QUEUE), [Change(without=("other",))], COSTS, cores=2, seeds=1)
     assert "the model knows only which thread woke which" in caught.value.hint
+
+
+JOIN = Frame("/lib/python3.11/threading.py", 1119, "Thread.join")
+
+
+@pytest.mark.parametrize(
+    ("line", "frame", "stops"),
+    [(QUEUE, None, True), (LOCK, None, False), (QUEUE, JOIN, False)],
+    ids=["queue", "lock", "join"],
+)
+def test_what_a_role_that_is_left_out_waited_for_may_stop(tmp_path, line, frame, stops):
+    """At a queue, but not at a lock; nor does a thread stop since no other one waits for its end."""
+    model = waits(tmp_path, line, frame=frame)
+    assert model.semaphores
+    text = "main waited for other in the trace: without it, other may stop at an empty or a full queue, where the model goes on"
+    assert (text in outside(model, Change(without=("main",)))) == stops
 
 
 # ---------------------------------------------------------------------------- the condition of more threads

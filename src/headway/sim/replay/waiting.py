@@ -22,7 +22,7 @@ from headway.sim.steps import awaits_a_lock
 from headway.traces.analysis.words import listed
 from headway.traces.calls import takes_a_lock
 from headway.traces.frames import Frame
-from headway.traces.libraries import awaits_others, is_of_threading
+from headway.traces.libraries import Awaited, awaited_in, awaits_others, is_of_threading
 from headway.traces.sources import edited, source_line
 
 __all__ = ["limits", "lock_lines", "provided", "without_lost_waits"]
@@ -203,7 +203,7 @@ def _at_locks(model: Model, without: Collection[str]) -> Iterator[str]:
                     " when that is free"
                 )
     for role in without:
-        posted = _semaphores((one for one in model.actors if one.role == role), OpKind.POST)
+        posted = _given(model, role)
         fed, freed = [], []
         for other in model.roles:
             if other not in without:
@@ -212,11 +212,45 @@ def _at_locks(model: Model, without: Collection[str]) -> Iterator[str]:
                 freed += [other] if stacks & lines.keys() else []
         if fed:
             yield f"{listed(fed)} waited for {role} in the trace: without it, they may have nothing to do"
+        served, all_served = _served(model, role, {*without, *fed}, lines)
+        if served:
+            yield (
+                f"{role} waited for {listed(served)} in the trace: without it, {listed(all_served)} may stop at an empty or a full queue,"
+                " where the model goes on"
+            )
         if freed:
             yield (
                 f"{listed(freed)} waited for a lock or semaphore that {role} released: without it, the model leaves these waits out, though"
                 " others may hold it then"
             )
+
+
+def _served(model: Model, role: str, known: Collection[str], lines: Mapping[int, str]) -> tuple[list[str], list[str]]:
+    """Return the roles for which a role waited, as for room in a queue, and these with the ones that wait for them in turn.
+
+    Left out are the `known` roles, waits for locks, and waits for a thread's end, before which that has no more to do.
+    """
+    ends = {one for one in model.kinds if any(awaited_in(at) is Awaited.THREAD for at in model.trace.stack(one))}
+    elsewhere = {*lines, *ends}
+    served = [
+        other
+        for other in model.roles
+        if other not in known and _takes_at(model, role, _given(model, other)) - elsewhere
+    ]
+    found = list(served)
+    for one in found:  # grows
+        given = _given(model, one)
+        found += [
+            other
+            for other in model.roles
+            if other not in (*known, *found) and _takes_at(model, other, given) - elsewhere
+        ]
+    return served, found
+
+
+def _given(model: Model, role: str) -> set[int]:
+    """Return the wake-ups that a role gives."""
+    return _semaphores((one for one in model.actors if one.role == role), OpKind.POST)
 
 
 def _often_at(model: Model, role: str, lines: Mapping[int, str]) -> list[str]:
