@@ -19,31 +19,40 @@ from headway.traces import writer
 S = 1000 * MS
 
 
+def recording(tmp_path, **process):
+    """Return the bytes of a recording with one stall."""
+    script = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302)
+    return writer.write(script.trace(400, "waits", "holds", **process), tmp_path / "whole.hwt").read_bytes()
+
+
+def words(tmp_path, file, clock=None):
+    """Return what an analysis is told of a recording in memory."""
+    told = {
+        "evidence": {"clock": clock} if clock else {},
+        "told": {},
+        "parts": {},
+        "gone_ns": 0,
+        "finished": False,
+        "since_ns": 0,
+        "asked": True,
+        "quiet": False,
+        "limits": {"loop_ns": 50 * MS, "wait_ns": 50 * MS, "request_ns": 50 * MS},
+        "log": str(tmp_path / "stalls" / "app.stalls.jsonl"),
+        "in_memory": file,
+    }
+    return json.dumps(told)
+
+
 @pytest.fixture
 def analyse(tmp_path, monkeypatch):
     """Return a function that analyses a recording in memory, of a thread that waited for 300 ms; the log is app's."""
     (tmp_path / "stalls").mkdir()
 
     def run(*, clock=None, **process):
-        script = Script().wait(0, 0).hold(1, 0, 300).hold(0, 301, 302)
-        data = writer.write(script.trace(400, "waits", "holds", **process), tmp_path / "whole.hwt").read_bytes()
-        file = save_to_memory(lambda file: os.write(file, data) and None)
-        told = {
-            "evidence": {"clock": clock} if clock else {},
-            "told": {},
-            "parts": {},
-            "gone_ns": 0,
-            "finished": False,
-            "since_ns": 0,
-            "asked": True,
-            "quiet": False,
-            "limits": {"loop_ns": 50 * MS, "wait_ns": 50 * MS, "request_ns": 50 * MS},
-            "log": str(tmp_path / "stalls" / "app.stalls.jsonl"),
-            "in_memory": file,
-        }
-        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(told)))
+        file = save_to_memory(lambda file: os.write(file, recording(tmp_path, **process)) and None)
+        monkeypatch.setattr(sys, "stdin", io.StringIO(words(tmp_path, file, clock)))
         try:
-            return stalled.main(partial_of(tmp_path / "stalls" / "app.hwt"))
+            return stalled.main([str(partial_of(tmp_path / "stalls" / "app.hwt"))])
         finally:
             os.close(file)
 
@@ -128,3 +137,23 @@ def test_a_log_that_cannot_be_written_is_not_taken_for_complete(analyse, tmp_pat
     assert main(["stalls", str(log), "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert (len(found["stalls"]), found["cannot_tell"]) == (1, [str(log)])
+
+
+def test_one_process_analyses_recordings_one_after_the_other(tmp_path, monkeypatch, capfd):
+    """Each has a result of its own, and one that cannot be read takes none from the others."""
+    (tmp_path / "stalls").mkdir()
+    data = recording(tmp_path)
+    files = [save_to_memory(lambda file, data=data: os.write(file, data) and None) for data in (data, b"none", data)]
+    outputs = [os.memfd_create("found") for _ in files[1:]]
+    first, second, third = (str(partial_of(tmp_path / "stalls" / f"app-{number}.hwt")) for number in range(3))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(words(tmp_path, file) for file in files)))
+
+    assert stalled.main([first, second, str(os.dup(outputs[0])), third, str(os.dup(outputs[1]))]) == 1
+
+    said = capfd.readouterr()
+    found = [said.out.encode(), *(os.pread(output, 1 << 16, 0) for output in outputs)]
+    assert [len(json.loads(text)["stalls"]) if text else None for text in found] == [1, None, 1]
+    assert f"headway: {second}: " in said.err
+    assert len((tmp_path / "stalls" / "app.stalls.jsonl").read_text().splitlines()) == 2
+    for file in (*files, *outputs):
+        os.close(file)

@@ -10,6 +10,7 @@ from headway.live.reports import most_waiting
 from headway.live.stall_log import gap_in
 
 MAY_WAIT = 20
+TOGETHER = 10
 SHORT_LIVED = 100
 
 
@@ -53,6 +54,20 @@ def test_few_recordings_wait_and_the_log_is_known_to_be_incomplete(service):
     left_out = SHORT_LIVED - MAY_WAIT - MOST
     assert f"as {left_out} processes have ended while too many recordings waited" in gap_in(service.watcher.log)[1]
     assert len(set(service.said)) == 1
+
+
+def test_recordings_of_ended_processes_are_analysed_together(service):
+    """The imports of an analysis take longer than its work; one that somebody waits for does not wait for the others."""
+    end_many(service)
+    one = service.worker(7)
+    one.over_ns, one.asked = 0, True
+    service.watcher._rings.append(one)
+    service.step()
+    service.end_all()
+
+    assert service.together == [1, 1, 1, TOGETHER, MAY_WAIT - TOGETHER]
+    assert [pid for pid, _ in service.begun] == [1000, 1001, 7, *range(1002, 1002 + MAY_WAIT)]
+    assert partials(service) == MAY_WAIT + MOST + 1, "each has its own result"
 
 
 def test_a_process_that_goes_on_is_told_when_there_is_room(service):

@@ -107,8 +107,8 @@ def test_an_analysis_is_told_how_the_clock_stands(watcher, monkeypatch):
     """The begin of the recording tells that no more once the clock has been set, or the machine suspended."""
     told = []
 
-    def start(_path, _file, words):
-        told.append(json.loads(words))
+    def start(recordings):
+        told.extend(json.loads(words) for _, _, words in recordings)
         raise BlockingIOError
 
     monkeypatch.setattr(reports, "start_analysis", start)

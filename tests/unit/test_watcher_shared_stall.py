@@ -29,6 +29,8 @@ class Service:
         self.now_ns = 1000 * S
         self.begun = []
         """The process id, and what the recording has, of each analysis, in their order."""
+        self.together = []
+        """The number of recordings of each process that analyses some."""
         self.running = {}
         self.killed = []
         self.refuses = False
@@ -54,17 +56,23 @@ class Service:
     def popen(self, command, **options):
         if self.refuses:
             raise BlockingIOError(11, "Resource temporarily unavailable")
-        pid = int(command[-1].rsplit("-", 1)[1].split(".")[0])
-        (file,) = options["pass_fds"]
-        self.begun.append((pid, os.pread(file, 100, 0).decode()))
-        told = {} if json.load(options["stdin"])["told"] else {f"{pid}:1": 0}
-        options["stdout"].write(json.dumps({"stalls": [], "told": told}).encode())
-        self.running[pid] = None
+        first, *more = command[command.index("headway.live.stalled") + 1 :]
+        files = options["pass_fds"][: 1 + len(more) // 2]
+        pids = [int(path.rsplit("-", 1)[1].split(".")[0]) for path in (first, *more[::2])]
+        outputs = [options["stdout"].fileno(), *map(int, more[1::2])]
+        for pid, file, output, line in zip(pids, files, outputs, options["stdin"], strict=True):
+            self.begun.append((pid, os.pread(file, 100, 0).decode()))
+            told = {} if json.loads(line)["told"] else {f"{pid}:1": 0}
+            os.write(output, json.dumps({"stalls": [], "told": told}).encode())
+        self.together.append(len(pids))
+        self.running[pids[0]] = None
 
         def kill():
-            self.killed.append(pid)
+            self.killed.append(pids[0])
 
-        return SimpleNamespace(pid=1 << 30, poll=lambda: self.running.get(pid, 0), kill=kill)  # no process has the id
+        return SimpleNamespace(
+            pid=1 << 30, poll=lambda: self.running.get(pids[0], 0), kill=kill
+        )  # no process has the id
 
     def step(self, ns=0):
         self.now_ns += ns

@@ -23,7 +23,7 @@ from headway.live.ours import command_of
 from headway.live.stall_log import Gaps
 from headway.live.watched import Watched
 
-__all__ = ["LeftOut", "Report", "has_room", "most_waiting", "next_to_begin", "start_analysis"]
+__all__ = ["LeftOut", "Report", "begin", "has_room", "most_waiting", "next_to_begin", "start_analysis"]
 
 _NICER: Final = 10
 """Beside a service that needs its core, an analysis takes a tenth of the core."""
@@ -31,6 +31,8 @@ _MOST_S: Final = 300
 """The time that an analysis may take. The watcher outlives all that it watches by no more than the last analyses."""
 _AT_ONCE: Final = 2
 """The largest number of analyses at a time; each takes some 20 MB."""
+_TOGETHER: Final = 10
+"""So many recordings of processes that have ended may have one analysis: its imports mostly take longer than its work."""
 _MAY_WAIT: Final = 20
 """So many recordings may wait for their analysis in any case. Their analyses take some seconds."""
 _PART_OF_FILES: Final = 4
@@ -70,16 +72,6 @@ class Report:
     def is_wanted(self) -> bool:
         """Whether somebody waits for it, or for the next recording of the same watched process."""
         return self.asked or self.watched.asked
-
-    def begin(self, now_ns: int) -> None:
-        """Start the process; the recording's descriptor is closed.
-
-        Raises:
-            OSError: That is not possible.
-        """
-        with open(self.file, "rb") as file:
-            self.process, self.output = start_analysis(self.path, file.fileno(), self.told)
-        self.began_ns = now_ns
 
     def has_ended(self, now_ns: int) -> bool:
         """Return whether the process has ended; kill it if it takes too long."""
@@ -156,35 +148,61 @@ class LeftOut:
         )
 
 
-def next_to_begin(reports: Sequence[Report]) -> Report | None:
-    """Return the report whose analysis is to begin now: one that somebody waits for, or the oldest; None: none may begin."""
+def next_to_begin(reports: Sequence[Report]) -> list[Report]:
+    """Return the reports whose analysis is to begin now, in one process; []: none may begin.
+
+    It is one that somebody waits for, or else the oldest. The next report on a process that goes on waits for the result
+    of this one, so it has a process of its own. Those on processes that have ended may be many.
+    """
     queued = [one for one in reports if one.process is None]
-    if len(reports) - len(queued) >= _AT_ONCE:
-        return None
-    return min(queued, key=lambda one: not one.is_wanted, default=None)
+    running = {id(one.process) for one in reports if one.process is not None}
+    first = min(queued, key=lambda one: not one.is_wanted, default=None)
+    if first is None or len(running) >= _AT_ONCE:
+        return []
+    if first.is_wanted or not first.watched.ring.gone:
+        return [first]
+    return [one for one in queued if one.watched.ring.gone and not one.is_wanted][:_TOGETHER]
 
 
-def start_analysis(path: Path, file: int, told: bytes) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
-    """Start the process that analyses a recording (headway.live.stalled); return it, and the file of its results.
+def begin(reports: Sequence[Report], now_ns: int) -> None:
+    """Start the process that analyses these recordings, one after the other; their descriptors are closed.
+
+    Raises:
+        OSError: That is not possible.
+    """
+    with contextlib.ExitStack() as opened:
+        for report in reports:
+            opened.enter_context(open(report.file, "rb"))
+        process, outputs = start_analysis([(report.path, report.file, report.told) for report in reports])
+    for report, output in zip(reports, outputs, strict=True):
+        report.process, report.output, report.began_ns = process, output, now_ns
+
+
+def start_analysis(recordings: Sequence[tuple[Path, int, bytes]]) -> tuple[subprocess.Popen[bytes], list[IO[bytes]]]:
+    """Start the process that analyses recordings (headway.live.stalled); return it, and the files of its results.
 
     Args:
-        path: The name that the recording gets when it is complete.
-        file: The descriptor of the recording.
-        told: What the process is told of the recording, as JSON.
+        recordings: Of each, the name that it gets when it is complete, its descriptor, and what the process is told of it,
+            as JSON in one line.
 
     Raises:
         OSError: There is no room for the words, or for a process.
     """
     with contextlib.ExitStack() as opened:
         # Files, as nobody waits at a file: a pipe takes 64 KiB, and the rest only as the other process reads.
-        asking, output = (opened.enter_context(_in_memory(name)) for name in ("asking", "found"))
-        asking.write(told)
+        asking, *outputs = (
+            opened.enter_context(_in_memory(name)) for name in ("asking", *("found" for _ in recordings))
+        )
+        asking.write(b"\n".join(told for _, _, told in recordings))
         asking.seek(0)
+        words = [str(partial_of(recordings[0][0]))]
+        for (path, _, _), output in zip(recordings[1:], outputs[1:], strict=True):
+            words += [str(partial_of(path)), str(output.fileno())]
         process = subprocess.Popen(
-            command_of(sys.executable, "headway.live.stalled", str(partial_of(path))),
+            command_of(sys.executable, "headway.live.stalled", *words),
             stdin=asking,
-            stdout=output,
-            pass_fds=[file],
+            stdout=outputs[0],
+            pass_fds=[*(file for _, file, _ in recordings), *(output.fileno() for output in outputs[1:])],
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # numpy's threads would spin, with nothing to do
         )
         opened.pop_all()
@@ -196,7 +214,7 @@ def start_analysis(path: Path, file: int, told: bytes) -> tuple[subprocess.Popen
         if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
             os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
-    return process, output
+    return process, outputs
 
 
 def _in_memory(name: str) -> IO[bytes]:

@@ -1,10 +1,10 @@
-"""Analyses a recording of `headway watch`: `python -m headway.live.stalled FILE.partial`, started by the watcher.
+"""Analyses recordings of `headway watch`: `python -m headway.live.stalled FILE.partial [FILE.partial OUTPUT]...`.
 
-The watcher's observations come by stdin as JSON, and are added to the recording, which then gets the name FILE. A
-recording without stalls keeps its name, and the watcher removes it. A recording in memory, for which the disk had no
-room, gets no name, and is gone after the analysis. Each stall gives a line on stderr and in the log.
+The watcher starts it. Its observations come by stdin as JSON, a line for each recording, and are added to it. The recording
+then gets the name FILE. A recording without stalls keeps its name, and the watcher removes it. A recording in memory, for
+which the disk had no room, gets no name, and is gone after the analysis. Each stall gives a line on stderr and in the log.
 Stalls that were reported already, because an earlier recording of the same ring showed them, are left out.
-The results go to stdout as JSON.
+The results go to stdout as JSON, and those on further recordings to the descriptors that are named behind them.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from headway.agent.headway_agent.proc import queued_ns
 from headway.errors import HeadwayError
@@ -41,10 +41,27 @@ _LOG = ".stalls.jsonl"
 _MOST_LOG_BYTES = 32 << 20
 
 
-def main(partial: Path) -> int:
-    """Analyse a recording; return the exit code."""
+def main(words: Sequence[str]) -> int:
+    """Analyse recordings; return the exit code.
+
+    Args:
+        words: The arguments of the process.
+    """
+    code, outputs = 0, [1, *map(int, words[2::2])]
+    for partial, output, told in zip((words[0], *words[1::2]), outputs, sys.stdin, strict=True):
+        try:
+            # stdout is flushed and not closed; a test may have put another file in its place.
+            with contextlib.nullcontext(sys.stdout) if output == 1 else open(output, "w") as file:
+                _analyse(Path(partial), json.loads(told), file)
+        except (HeadwayError, OSError) as error:  # the other recordings are none the worse for it
+            print_line(f"{partial}: {error}", patience_s=_PATIENCE_S)
+            code = 1
+    return code
+
+
+def _analyse(partial: Path, told: dict[str, Any], output: IO[str]) -> None:
+    """Analyse a recording, and write what was found to a file."""
     path = partial.with_suffix("")
-    told = json.load(sys.stdin)
     in_memory = told["in_memory"] >= 0
     if in_memory:
         partial = Path(f"/proc/self/fd/{told['in_memory']}")
@@ -70,15 +87,14 @@ def main(partial: Path) -> int:
     parts_told = {key: known.parts[key] for key in known.news if key in known.parts}
     # Its own cost, which counts towards the service's quota.
     taken = {"cpu_ns": time.process_time_ns(), "waited_ns": queued_ns()}
-    json.dump({"stalls": found, "told": known.news, "parts": parts_told, "unnoted": unnoted, **taken}, sys.stdout)
-    sys.stdout.flush()
+    json.dump({"stalls": found, "told": known.news, "parts": parts_told, "unnoted": unnoted, **taken}, output)
+    output.flush()
     if not told["quiet"]:
         for line in _lines(rows):
             if not print_line(f"{line} [{'no recording' if in_memory else path.name}]", patience_s=_PATIENCE_S):
                 break  # nobody reads; the log has all stalls
     if told["asked"] and not told["quiet"] and not in_memory:
         print_line(f"the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}", patience_s=_PATIENCE_S)
-    return 0
 
 
 def with_its_end(trace: Trace, gone_ns: int) -> Trace:
@@ -168,8 +184,4 @@ def _turn_over(log: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(Path(sys.argv[1])))
-    except (HeadwayError, OSError) as error:
-        print_line(f"{sys.argv[1]}: {error}", patience_s=_PATIENCE_S)
-        sys.exit(1)
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,7 @@ from headway.live.left import Left
 from headway.live.marks import Mark
 from headway.live.options import WATCHER_NAME, Options
 from headway.live.outlived import Outlived, let_go_of_stderr
-from headway.live.reports import LeftOut, Report, has_room, most_waiting, next_to_begin
+from headway.live.reports import LeftOut, Report, begin, has_room, most_waiting, next_to_begin
 from headway.live.ring import Ring
 from headway.live.said import Said
 from headway.live.stall_log import Gaps
@@ -333,14 +333,16 @@ class Watcher:
 
     def _begin_analyses(self, now_ns: int) -> None:
         """Begin to analyse recordings: a few at a time, as an analysis takes memory of the service's container."""
-        while (report := next_to_begin(self._reports)) is not None:
+        while reports := next_to_begin(self._reports):
             try:
-                report.begin(now_ns)
+                begin(reports, now_ns)
             except OSError as error:
-                self._reports.remove(report)
-                self._put_off(report.watched, report.path, error, report.before_ns, now_ns)
+                for report in reports:
+                    self._reports.remove(report)
+                    self._put_off(report.watched, report.path, error, report.before_ns, now_ns)
             else:
-                self._allowance.begin(now_ns)
+                for _ in reports:
+                    self._allowance.begin(now_ns)
 
     def _put_off(self, one: Watched, path: Path, error: OSError, reported_ns: int, now_ns: int) -> None:
         """Leave a report to a later time, when there may be room, as long as the ring still has the stall."""
