@@ -12,7 +12,8 @@ from headway.sim.machine import load
 from headway.sim.parse import parse
 from headway.sim.replay.change import Change
 from headway.sim.replay.learn import learn
-from headway.sim.replay.waiting import limits, lock_lines
+from headway.sim.replay.locks import lock_lines
+from headway.sim.replay.waiting import limits
 from headway.sim.run import Job, run
 from headway.traces.calls import Call
 from headway.traces.reader import read
@@ -64,6 +65,18 @@ program = [{get = "full"}, {hold_us = 20}, {sleep_ms = 3}, {put = "empty"}]
 program = [{get = "empty"}, {hold_us = 20}]
 [role.other]
 program = [{hold_us = 20}, {sleep_ms = 5}]
+"""
+
+SOURCES = """
+cores = 2
+duration_s = 10
+[queue.items]
+[role.one]
+program = [{hold_us = 30}, {put = "items"}, {hold_us = 10}, {sleep_ms = {exponential = 5}}]
+[role.two]
+program = [{hold_us = 30}, {put = "items"}, {hold_us = 10}, {sleep_ms = {exponential = 7}}]
+[role.sink]
+program = [{get = "items"}, {hold_us = 40}]
 """
 
 
@@ -147,7 +160,9 @@ def test_waits_for_a_simulated_lock_are_outside_the_model(traced, capsys):
 def test_a_semaphore_that_a_role_gives_back_is_a_lock():
     """A semaphore that another role posts is a signal: it has an order, as a queue has."""
     model = learn(run(Job(parse(SLOTS, name="slots"), COSTS, 1, max_events=100_000)).trace, COSTS)
-    functions = {model.trace.frames[model.trace.stack_frame[stack]].function for stack in lock_lines(model)}
+    functions = {
+        model.trace.frames[model.trace.stack_frame[stack]].function for stack in lock_lines(model.trace, model.kinds)
+    }
 
     assert functions == {"user: take slots, then post"}
     (said,) = limits(model, Change(policy="fair"))
@@ -194,3 +209,16 @@ def test_what_a_role_that_is_left_out_waited_for_may_stop(role, may_stop, traced
     text, _ = whatif(traced(str(path)), capsys, "--without", role)
 
     assert f"outside the model: {role} waited for {may_stop} may stop at an empty or a full queue" in text
+
+
+def test_a_queue_goes_on_with_the_sources_that_are_left(traced, tmp_path, capsys):
+    """The sink then has the items of the other source; those of further threads it has not, as `whatif` says."""
+    path = tmp_path / "sources.toml"
+    path.write_text(SOURCES)
+    trace = traced(str(path))
+    _, left = whatif(trace, capsys, "--without", "two")
+    text, more = whatif(trace, capsys, "--threads", "one:3")
+
+    assert left["sink"]["turns_per_s"]["value"] == pytest.approx(left["one"]["turns_per_s"]["value"], rel=0.05)
+    assert "sink waits for one, and goes on in the model as often as in the trace" in text
+    assert more["sink"]["turns_per_s"]["value"] == pytest.approx(more["sink"]["measured"]["turns_per_s"], rel=0.05)

@@ -11,7 +11,7 @@ from headway.cli.whatif_view import one_change
 from headway.errors import ScenarioError
 from headway.native_sim import OpKind
 from headway.sim.machine import load
-from headway.sim.replay import waiting
+from headway.sim.replay import locks, waiting
 from headway.sim.replay.change import NOTHING, Change
 from headway.sim.replay.learn import learn
 from headway.sim.replay.trace import predicted_trace
@@ -139,7 +139,7 @@ def test_a_lock_that_a_library_takes_for_the_program_is_told(tmp_path):
 
     assert any(one.startswith(text) for one in outside(waits(folder, LOCK), Change(threads=(("main", 4),))))
     before_3_13 = Frame("/lib/python3.11/logging/__init__.py", 927, "Handler.acquire")
-    assert waiting._enters((before_3_13,), before_3_13, ())
+    assert locks._enters((before_3_13,), before_3_13, ())
 
 
 def test_threads_that_wait_for_a_lock_get_no_work_there(tmp_path):
@@ -165,11 +165,11 @@ def test_a_semaphore_of_threading_is_a_lock_and_a_queue_is_none(tmp_path):
     )
     get = Frame("/lib/python3.11/queue.py", 171, "get")
 
-    assert [waiting._taker(one) for one in ((wait, acquire, own), (wait, own), (acquire, other))] == [own, own, other]
-    assert waiting._taker((wait, get, own)) is None
-    assert waiting._enters((wait, acquire, own), own, ())
-    assert not waiting._enters((wait, own), own, ())
-    assert not waiting._enters((acquire, other), other, ())
+    assert [locks._taker(one) for one in ((wait, acquire, own), (wait, own), (acquire, other))] == [own, own, other]
+    assert locks._taker((wait, get, own)) is None
+    assert locks._enters((wait, acquire, own), own, ())
+    assert not locks._enters((wait, own), own, ())
+    assert not locks._enters((acquire, other), other, ())
 
 
 # ---------------------------------------------------------------------------- a role that is left out

@@ -247,10 +247,13 @@ def specify(
     replayed: list[Actor] = []
     # The key is a port of the model and the number of its copy: added threads have clients of their own.
     clients: dict[tuple[int, int], Client] = {}
+    shared = _shared(model)
     for role in model.roles:
         first = sum(one.role == role for one in model.actors)
         for nth, actor in enumerate(members(model, change, role)):
             ops = operations[actor.thread]
+            if nth >= first:  # those that wait for any of these threads go on as often as in the trace
+                ops = ops[(ops["kind"] != OpKind.POST) | ~np.isin(ops["index"], shared)]
             if role in apart:
                 gils.append(main)
             if actor.port >= 0:
@@ -303,6 +306,12 @@ def specify(
         dists=(*model.dists, *dists),
     )
     return spec, tuple(replayed)
+
+
+def _shared(model: Model) -> NDArray[np.int64]:
+    """Return the semaphores for which a thread waits more than once: several threads post these."""
+    taken = np.concatenate([one.ops["index"][one.ops["kind"] == OpKind.TAKE] for one in model.actors])
+    return np.flatnonzero(np.bincount(taken) > 1)
 
 
 def policy_of(model: Model, change: Change) -> tuple[str, Chosen]:

@@ -17,6 +17,7 @@ from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.clocks import Clocks, find_clocks, shrinks
 from headway.sim.replay.cold import Cooling
 from headway.sim.replay.computing import Computing, computing, cores_used
+from headway.sim.replay.locks import lock_lines
 from headway.sim.replay.measured import Measured, measured
 from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, loops_in_c, polls_unseen, wake_ns
 from headway.sim.replay.ports import Part, Port, find_ports
@@ -99,7 +100,7 @@ class Model:
         actors: The threads that are replayed.
         ports: The ports to which simulated clients send their requests.
         kinds: For each stack, the kind of call that releases the GIL there.
-        semaphores: The number of wake-ups among the actors that are replayed.
+        semaphores: The number of semaphores by which the actors that are replayed wake each other.
         dists: Distributions to which operations refer, as quantiles in ns.
         own_costs: Costs that the trace itself shows, by their names, as quantiles in ns. How soon holders release the
             GIL, and how much longer cold code takes, depend on what the program leaves in the caches. Other costs are
@@ -198,7 +199,8 @@ def learn(
     cores = trace.process.core_count
     timeouts_ns = _timeouts(trace, kinds, changed)
     # On one core, a woken thread runs only when its waker has left that core.
-    wakes = find_wakes(seen, kinds, costs.median("switch") if cores == 1 else wake_ns(costs), timeouts_ns, roles)
+    woken_ns = costs.median("switch") if cores == 1 else wake_ns(costs)
+    wakes = find_wakes(seen, kinds, woken_ns, timeouts_ns, roles, lock_lines(trace, kinds))
     computes = computing(seen, cores)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
     ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)

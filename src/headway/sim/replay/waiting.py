@@ -1,12 +1,10 @@
 """Tells where the model of threads that wait for each other does not hold with a change, and what waits a change ends.
 
-A trace shows which thread woke which, and each wake-up is a semaphore of the model. That is right for a queue: a
+A trace shows which thread woke which, and the model repeats it with semaphores. That is right for a queue: a
 consumer waits until the producer has worked for as long as in the trace. A lock has no such order: how often threads
 meet at it depends on when they hold it, and the model only repeats it.
 """
 
-import itertools
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -15,23 +13,16 @@ from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
 from headway.native_sim import OpKind
-from headway.printable import printable
 from headway.sim.replay.change import NOTHING, Change, left_out, members, role_named
 from headway.sim.replay.learn import Actor, Model
-from headway.sim.steps import awaits_a_lock
+from headway.sim.replay.locks import lock_lines
 from headway.traces.analysis.words import listed
-from headway.traces.calls import takes_a_lock
-from headway.traces.frames import Frame
-from headway.traces.libraries import Awaited, awaited_in, awaits_others, is_of_threading
-from headway.traces.sources import edited, source_line
+from headway.traces.libraries import Awaited, awaited_in
 
-__all__ = ["limits", "lock_lines", "provided", "without_lost_waits"]
+__all__ = ["limits", "provided", "without_lost_waits"]
 
 _WAITS_SHARE = 0.05
 """A role that waits at a line for less than this share of its threads' time is hardly moved by what happens there."""
-_LOGGING = "/logging/__init__.py"
-"""Before CPython 3.13, `Handler.handle` takes the handler's lock by a call, and releases it itself."""
-_WITH = re.compile(r"\s*with\b")
 _COMPUTING = (OpKind.HOLD, OpKind.POST, OpKind.COMPUTE)
 """The operations of a thread that only computes with the GIL: if it shares a lock, the GIL already keeps it alone."""
 
@@ -60,44 +51,9 @@ def without_lost_waits(model: Model, change: Change) -> Model:
     lost = _lost(model, gone)
     if not lost:
         return model
-    lines = lock_lines(model)
+    lines = lock_lines(model.trace, model.kinds)
     actors = tuple(replace(one, ops=_free(one, lost, lines)) if one.thread in kept else one for one in model.actors)
     return replace(model, actors=actors)
-
-
-def lock_lines(model: Model) -> dict[int, str]:
-    """Return the line, for each stack of the model in which a `with` of the program or of a library awaits a lock.
-
-    In a simulated program, it is the line of a step. That may be a semaphore or a condition's lock, too. Other lines
-    that acquire a lock are left out: a lock that one thread acquires and another releases may be a signal, which has an
-    order as a queue has.
-    """
-    trace = model.trace
-    stacks = {stack: trace.stack(stack) for stack in model.kinds if stack}
-    takers = {stack: at for stack, frames in stacks.items() if (at := _taker(frames)) is not None}
-    changed = edited(trace, {frame.filename for frame in takers.values()})
-    return {
-        stack: f"{printable(frame.filename)}:{frame.line}"
-        for stack, frame in takers.items()
-        if awaits_a_lock(trace, frame) or (frame.filename not in changed and _enters(stacks[stack], frame, changed))
-    }
-
-
-def _taker(stack: tuple[Frame, ...]) -> Frame | None:
-    """Return the frame in which a thread waits, itself or in `threading` for it; None if a queue or a pool waits for it."""
-    at = next(itertools.filterfalse(is_of_threading, stack), None)
-    return None if at is None or awaits_others(at) else at
-
-
-def _enters(stack: tuple[Frame, ...], at: Frame, changed: Collection[str]) -> bool:
-    """Tell whether a thread awaits a lock at a `with` in this frame, itself or in `threading` for it."""
-    if stack[0] == at and at.filename.endswith(_LOGGING) and at.function == "Handler.acquire":
-        return True
-    if _WITH.match(source_line(at.filename, at.line)) is None:
-        return False
-    if stack[0] == at:
-        return takes_a_lock(at, changed)
-    return stack[stack.index(at) - 1].function.rpartition(".")[2] in ("acquire", "__enter__")
 
 
 def limits(model: Model, change: Change) -> Iterator[str]:
@@ -150,7 +106,7 @@ def _least_ns(model: Model, actors: Collection[Actor]) -> float:
 
 def _paced(model: Model, change: Change, changed: Collection[str]) -> Iterator[str]:
     """Yield that threads of another number still wait for others, and others for them, as often as in the trace."""
-    lines, more = lock_lines(model), _grown(model, change, changed)
+    lines, more = lock_lines(model.trace, model.kinds), _grown(model, change, changed)
     for role in model.roles:
         if role in changed:
             actors = [one for one in model.actors if one.role == role]
@@ -193,7 +149,7 @@ def _grown(model: Model, change: Change, changed: Collection[str]) -> list[str]:
 
 def _at_locks(model: Model, without: Collection[str]) -> Iterator[str]:
     """Yield what is not known of locks and of queues with a change."""
-    lines = lock_lines(model)
+    lines = lock_lines(model.trace, model.kinds)
     for role in model.roles:
         if role not in without:
             often = _often_at(model, role, lines)

@@ -11,7 +11,7 @@ the others, and for most of them no thread was there to end them.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -42,7 +42,10 @@ _NEARLY = 0.95
 @final
 @dataclass(frozen=True)
 class Wakes:
-    """The wake-ups among a program's threads; each wake-up is a semaphore of its own.
+    """The wake-ups among a program's threads.
+
+    Each wake-up is a semaphore of its own, unless several threads wake a thread at one place, as the producers of a queue
+    do a consumer: its next item may come from any of them. At a lock, that has no such meaning.
 
     Attributes:
         posts: For each thread and burst, the times within the burst, in ns, at which it posts, and the semaphores; in
@@ -64,6 +67,7 @@ def find_wakes(
     wake_ns: float,
     timeouts_ns: Mapping[int, int] | None = None,
     roles: Mapping[int, str] | None = None,
+    locks: Container[int] = (),
 ) -> Wakes:
     """Return the wake-ups in a window.
 
@@ -73,6 +77,7 @@ def find_wakes(
         wake_ns: The typical time from a wake-up until the thread wants the GIL.
         timeouts_ns: For each stack whose call has a time-out, that time; 0: it is not known.
         roles: For each thread, its role; None: each is of a role of its own.
+        locks: The stacks at which threads wait for locks.
     """
     holds = seen.holds
     burst_of, before_ns = _places(seen)
@@ -80,6 +85,7 @@ def find_wakes(
     posts: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     takes: dict[tuple[int, int], int] = {}
     timed_out: dict[tuple[int, int], int] = {}
+    count = 0
     for thread, bursts in seen.bursts.items():
         is_lock = np.array([kinds[int(stack)] is Call.LOCK for stack in bursts.stack], dtype=bool)
         waits = np.flatnonzero(is_lock & (bursts.away_ns > _SLEPT_NS))
@@ -95,6 +101,9 @@ def find_wakes(
             alike = over_ns[bursts.stack[waits] == bursts.stack[-1]]
             if 2 * np.count_nonzero(alike) > len(alike):
                 timed_out[thread, len(bursts) - 1] = int(alike.max())
+        queues = _queues(holds, bursts.stack[waits], wakers, locks)
+        shared = {stack: count + nth for nth, stack in enumerate(queues)}
+        count += len(shared)
         for nth, (burst, index) in enumerate(zip(waits.tolist(), wakers.tolist(), strict=True)):
             if over_ns[nth] > 0:
                 timed_out[thread, burst] = int(over_ns[nth])
@@ -103,9 +112,10 @@ def find_wakes(
                 continue
             inside_ns = int(min(holds.end_ns[index], posted_ns[nth]) - holds.start_ns[index])
             offset_ns = int(before_ns[index]) + max(0, inside_ns)
-            takes[thread, burst] = len(takes)
-            posts[int(holds.thread[index]), int(burst_of[index])].append((offset_ns, takes[thread, burst]))
-    return Wakes({key: tuple(sorted(value)) for key, value in posts.items()}, takes, len(takes), timed_out)
+            takes[thread, burst] = semaphore = shared.get(int(bursts.stack[burst]), count)
+            count = max(count, semaphore + 1)
+            posts[int(holds.thread[index]), int(burst_of[index])].append((offset_ns, semaphore))
+    return Wakes({key: tuple(sorted(value)) for key, value in posts.items()}, takes, count, timed_out)
 
 
 def _over(
@@ -186,6 +196,15 @@ def _keep_usual(
         if len(by_chance):
             able = np.sort(np.concatenate([able_of[one] for one in usual]))
             wakers[by_chance] = _nearest(holds, able, asleep.chosen(by_chance), soon_ns)
+
+
+def _queues(holds: Holds, stacks: NDArray[np.uint32], wakers: NDArray[np.int64], locks: Container[int]) -> list[int]:
+    """Return the stacks, except those of locks, at which several threads woke a thread."""
+    return [
+        stack
+        for stack in np.unique(stacks).tolist()
+        if stack not in locks and len(np.unique(holds.thread[wakers[(stacks == stack) & (wakers >= 0)]])) > 1
+    ]
 
 
 def _nearest(holds: Holds, able: NDArray[np.int64], asleep: _Asleep, soon_ns: int = _SOON_NS) -> NDArray[np.int64]:
