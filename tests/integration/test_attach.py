@@ -307,10 +307,10 @@ def test_a_trace_has_the_begin_of_its_process(tmp_path):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_attaching_again_and_again(tmp_path, name):
-    """Twenty recordings of one process, one after the other, are each sound, and the program ends as usual."""
+    """Ten recordings of one process, one after the other, are each sound, and the program ends as usual."""
     with running(name, "writing") as process:
         target = look_at(process.pid)
-        for i in range(20):
+        for i in range(10):
             file = tmp_path / f"{i}.hwt"
             attach(target, file, max_bytes=8 << 20)
             detached(target)

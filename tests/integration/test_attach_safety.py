@@ -40,15 +40,19 @@ NOBODY = 65534
 pytestmark = pytest.mark.slow
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which only root can")
 
-# Threads contend; commands come on stdin. Modules are imported before the program may become another user, who could
-# not read them if root has installed the interpreter.
+# Threads contend, for longer than the switch interval, and rest in between: attach is what takes its time. Commands come
+# on stdin. Modules are imported before the program may become another user, who could not read them if root has
+# installed the interpreter.
 PROGRAM = r"""
 import _socket, ctypes, errno, json, os, select, struct, sys, sysconfig, threading, time, platform
 sysconfig.get_config_vars()
 "".encode("utf-16-le"), "".encode("utf-32-le"), "".encode("latin-1")
 def burn():
     while True:
-        sum(range(2000))
+        until = time.thread_time() + 0.012
+        while time.thread_time() < until:
+            sum(range(2000))
+        time.sleep(0.2)
 for _ in range(2):
     threading.Thread(target=burn, daemon=True).start()
 uid = int(sys.argv[2])
