@@ -35,7 +35,7 @@ program = [{begin = true}, {sleep_ms = 10}, {hold_us = 20}, {done = true}]
 
 COMPUTES = """
 import threading, time
-until = time.monotonic() + 4
+until = time.monotonic() + 2
 rounds = [0] * 3
 def compute(place):
     while time.monotonic() < until:
@@ -260,7 +260,7 @@ def test_a_faulty_policy_in_one_of_several_processes_is_told(tmp_path):
         "--seeds",
         "3",
         "--duration",
-        "120",
+        "30",
         "--jobs",
         "2",
     ]
