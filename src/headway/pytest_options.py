@@ -1,8 +1,10 @@
 """The options of the pytest plugin, and their values. Imports nothing heavy before an option needs it."""
 
 import argparse
+import itertools
 import json
 import os
+import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,17 @@ UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
 FORKED = "a process that is forked for its test (`--forked`) takes the results with it"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
+_LIKE_A_PATH = {
+    "--headway-add",
+    "--headway-against",
+    "--headway-benchmark-json",
+    "--headway-compare",
+    "--headway-json",
+    "--headway-pyperf",
+    "--headway-save",
+    "--headway-store",
+}
+"""The options whose value may be the path of something that exists."""
 _LAUNCHES_TO_COMPARE = 6
 _ENDING = len(".json.new")
 _NAMED = 5
@@ -31,7 +44,8 @@ _NAMED = 5
 
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options."""
-    group = parser.getgroup("headway", "benchmarks (Headway)")
+    about = "benchmarks (Headway); before a FILE write `=`, as pytest may take one after a space for a path of tests"
+    group = parser.getgroup("headway", about)
     option = group.addoption
     text = "measure each benchmark in this number of fresh processes, in turns (default: 1, in this process; 6 for comparisons of sessions or revisions)"
     option("--headway-launches", type=int, metavar="N", help=text)
@@ -214,6 +228,8 @@ class Asked:
 
     def check(self) -> None:
         """Check and resolve the options' values before anything runs. Raises UsageError for invalid ones."""
+        if self.child is None:
+            self._check_root()
         if self.launches < 1:
             raise UsageError(f"--headway-launches {self.launches}: expected a whole number of at least 1")
         files: dict[str, str] = {}
@@ -275,6 +291,33 @@ class Asked:
 
             self.earlier = self.revision = Revision(self.option("against"))
 
+    def _check_root(self) -> None:
+        """Raise UsageError if a value after a space has moved pytest's root folder.
+
+        pytest looks for that folder, and for its configuration, before it knows the options of plugins: a value that exists
+        as a file or folder is a path of tests to it. The code of another tree may be measured then.
+        """
+        config = self.config
+        if config.option.rootdir or config.option.inifilename:
+            return
+        here = config.invocation_params.dir
+        top = config.inipath.parent.resolve() if config.inipath is not None else None
+        places = [here, *(here / one.partition("::")[0] for one in config.args)]
+        if top is not None and any(one.resolve().is_relative_to(top) for one in places):
+            return
+        given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
+        for option, value in itertools.pairwise(given):
+            file = here / value
+            # A name may be too long for a path: `Path.exists` would raise an error.
+            if option not in _LIKE_A_PATH or not os.path.exists(file):
+                continue
+            if top is not None or not file.resolve().is_relative_to(here.resolve()):
+                raise UsageError(
+                    f"{option} {value}: pytest takes what exists there for a path of tests, and its root folder is "
+                    f"{config.rootpath} for that reason",
+                    hint=f"write {option}={value}",
+                )
+
     def _shown(self) -> "Shown":
         from headway.report.benchmarks import COLUMNS, ORDERS, UNITS, Shown
 
@@ -318,7 +361,7 @@ class Asked:
                 raise UsageError(f"--headway-{option} {name}: {kept} is a folder; expected a file of stored sessions")
             there = sorted(one.stem for one in kept.parent.glob("*.json") if one.is_file())
             names = f"; stored names are {', '.join(there)}" if there else "; `--headway-save NAME` stores one"
-            raise UsageError(f"--headway-{option} {name}: nothing is stored under that name{names}")
+            raise UsageError(f"--headway-{option} {name}: nothing is stored under that name in {kept.parent}{names}")
         try:
             return Stored.from_json(name, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -77,7 +77,7 @@ def test_a_folder_in_place_of_a_file_is_refused_before_anything_runs(quick, opti
 def test_a_session_whose_file_cannot_be_written_fails(quick):
     """A file that cannot be written after the measurement, as on a full disk, fails the session."""
     quick.makepyfile("def test_it(headway):\n    headway.options(rounds=3, calls=3)(int)\n")
-    result = quick.runpytest_subprocess("-q", "--headway-json", "/dev/full")
+    result = quick.runpytest_subprocess("-q", "--headway-json=/dev/full")
 
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -40,7 +40,7 @@ def test_sessions_are_stored_and_compared(quick):
     missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
     assert missing.ret == pytest.ExitCode.USAGE_ERROR
     missing.stderr.fnmatch_lines(
-        ["*--headway-compare second: nothing is stored under that name; stored names are first*"]
+        ["*--headway-compare second: nothing is stored under that name in *.headway; stored names are first*"]
     )
 
 

@@ -71,3 +71,32 @@ def test_the_log_is_that_of_the_session(quick, way):
     # The session calls the function once, before its last test.
     assert [line.rpartition(" ")[0] for line in lines] == ["a call", "the end"]
     assert len({line.rpartition(" ")[2] for line in lines}) == 1
+
+
+def test_a_value_by_which_pytest_finds_another_root_folder_is_refused(quick, monkeypatch):
+    """After a space a value is a path of tests for pytest, which would import the code of the tree that it is in."""
+
+    def run(*options):
+        return quick.runpytest_subprocess("-q", "--collect-only", *options)
+
+    for tree in ("main", "work", "work/base"):
+        folder = quick.mkdir(tree)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        (folder / f"test_{folder.name}.py").write_text("def test_it():\n    pass\n")
+        (folder / ".headway").mkdir()
+        (folder / ".headway" / "base.json").write_text('{"headway": 2, "sessions": []}')
+    monkeypatch.chdir(quick.path / "work")
+    file = "../main/.headway/base.json"
+    for value in (file, "base"):
+        refused = run("--headway-compare", value)
+        assert refused.ret == pytest.ExitCode.USAGE_ERROR
+        refused.stderr.fnmatch_lines([f"*--headway-compare {value}: pytest takes *; write --headway-compare={value}"])
+    # The configuration is the right one with `=`, and beside a path of tests.
+    assert run(f"--headway-compare={file}").ret == pytest.ExitCode.OK
+    assert run("test_work.py", "--headway-compare", file).ret == pytest.ExitCode.OK
+    monkeypatch.chdir(quick.path)
+    assert run("work/test_work.py", "--headway-compare", "work/.headway/base.json").ret == pytest.ExitCode.OK
+    # A session without a configuration has another root folder, too, and so other stored sessions.
+    (quick.path / "out.json").touch()
+    monkeypatch.chdir(quick.mkdir("alone"))
+    run("--headway-json", "../out.json").stderr.fnmatch_lines([f"*root folder is {quick.path} for that reason; *"])

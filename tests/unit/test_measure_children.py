@@ -168,7 +168,7 @@ def test_a_launch_asks_for_no_folder_of_the_sessions_files(tmp_path, name):
     """A launch has such an option from `addopts`, writes no file, and runs in a tree that may lack the folder."""
 
     def asked(**more):
-        given = argparse.Namespace(**{f"headway_{name}": tmp_path / "none" / "out.json"}, **more)
+        given = argparse.Namespace(**{f"headway_{name}": tmp_path / "none" / "out.json"}, rootdir=".", **more)
         return pytest_options.Asked(types.SimpleNamespace(option=given))
 
     asked(headway_launch_file=tmp_path / children.ANSWER).check()
