@@ -11,7 +11,7 @@ import pytest
 from headway.agent import AGENT_PATH
 from headway.agent.headway_agent import recorder as agents
 from headway.agent.headway_agent.recorder import RecordedError
-from headway.live import recording, watching
+from headway.live import joining, recording
 from headway.live.own_recorder import session_lock
 
 CODE = """
@@ -152,8 +152,8 @@ def test_no_thread_begins_to_count_while_a_watch_begins(monkeypatch):
         def start(self, *_):
             held.append(session_lock.locked())
 
-    monkeypatch.setattr(watching, "let_watch", lambda *_: None)
-    watching._enter(Recorder(), "1 4096 /door 7")
+    monkeypatch.setattr(joining, "let_watch", lambda *_: None)
+    joining.enter(Recorder(), "1 4096 /door 7")
     assert held == [True, True]
     assert not session_lock.locked()
 

@@ -74,7 +74,8 @@ class Still:
     """A monitor that always has the same sample."""
 
     alive = True
-    watched = (1,)
+    watched: tuple[int, ...] = (1,)
+    ended = ""
 
     def __init__(self, *samples):
         self.samples = list(samples)

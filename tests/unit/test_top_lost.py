@@ -6,6 +6,7 @@ import time
 
 import pytest
 from test_top import Still, sample
+from textual.widgets import DataTable
 
 from headway.cli import top_command
 from headway.cli.top_app import TopApp
@@ -83,10 +84,11 @@ def test_the_app_does_not_quit_while_a_started_program_is_not_counted(monkeypatc
             app.look()
             monitor.samples, monitor.watched = [], ()
             app.look()
-            before = app.query_one("#threads").row_count
+            before = app.query_one("#threads", DataTable).row_count
             now[0] += PATIENCE_S
             app.look()
             await pilot.pause()
-            return app.return_code, before, app.query_one("#threads").row_count, str(app.query_one("#head").render())
+            after = app.query_one("#threads", DataTable).row_count
+            return app.return_code, before, after, str(app.query_one("#head").render())
 
     assert asyncio.run(go()) == (None, 1, 0, LINE)

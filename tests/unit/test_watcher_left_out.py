@@ -2,6 +2,7 @@
 
 import os
 import resource
+from typing import Any
 
 import pytest
 from test_watcher_shared_stall import MOST, WORKERS, S, Service
@@ -17,7 +18,7 @@ SHORT_LIVED = 100
 @pytest.fixture
 def service(tmp_path, monkeypatch):
     """Return a service without processes, whose watcher says what it would print."""
-    made = Service(tmp_path, monkeypatch)
+    made: Any = Service(tmp_path, monkeypatch)
     made.watcher._rings = []
     made.said = []
     monkeypatch.setattr(made.watcher._said, "say", made.said.append)
