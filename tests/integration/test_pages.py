@@ -6,6 +6,7 @@ docs/contributing/documentation.md has the convention.
 import dataclasses
 import datetime as dt
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from provision.locked_environment import locked_python
 from real_programs import BY_NAME
 
 from headway.host.machine import this_machine
+from headway.host.paths import cache_folder
 from headway.sim import calibration
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -40,13 +42,14 @@ def runnable(folder):
 def environment(tmp_path):
     """Variables that give a page a cache of its own, and `python3.13t` on PATH.
 
-    The cache has a calibration, since measuring one takes half a minute.
+    The cache has a calibration, since measuring one takes half a minute, and what the interpreters told these tests of themselves.
     """
     cache = tmp_path / "cache" / "headway"
     cache.mkdir(parents=True)
     now = dt.datetime.now(dt.UTC).isoformat()
     ours = dataclasses.replace(calibration.PRESET, machine=calibration._facts(this_machine()), taken_at=now)
     calibration.save(ours, cache / "calibration.json")
+    shutil.copy(cache_folder() / "probes.json", cache)
     free_threaded = Path(os.environ["HEADWAY_INTERPRETERS"]) / "3.13t" / "bin"
     # A reader's python3.13 comes first, since the one of a version manager may refuse to start.
     places = [str(Path(BY_NAME["3.13"].executable).parent), os.environ["PATH"], str(free_threaded)]

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from pages import Awaited, CtrlC, PageError, Step, first_missing, read_page
+from pages import Awaited, CtrlC, PageError, Step, first_missing, in_sample, read_page
 from ports import free_ports
 
 COLUMNS = 80
@@ -46,12 +46,13 @@ def run_page(path, folder, environment, *, slow=False):
         path: The page.
         folder: The folder for the page's files and commands.
         environment: Variables in addition to those of this process.
-        slow: Whether to run the blocks, too, that only a test of everything runs.
+        slow: Whether to run the page as it stands, with the blocks, too, that only a test of everything runs.
 
     Raises:
         PageError: A command fails, or prints something else than the page shows.
     """
-    page = read_page(with_free_ports(path.read_text(encoding="utf-8")))
+    text = path.read_text(encoding="utf-8")
+    page = read_page(with_free_ports(text if slow else in_sample(text)))
     for example in page.examples:
         shutil.copy(path.parent / example, folder)
     for name, text in page.files.items():
@@ -138,8 +139,15 @@ class SecondTerminal:
         Raises:
             PageError: A command has failed, or the text does not come within the limit.
         """
-        until = time.monotonic() + LIMIT_S
-        while missing := first_missing(shown, self.told()):
+        until, length = time.monotonic() + LIMIT_S, -1
+        missing = shown
+        while True:
+            # Without new output the comparison, which takes as long as a small program, would tell the same.
+            if len(self._data) != length:
+                length = len(self._data)
+                missing = first_missing(shown, self.told())
+            if not missing:
+                return
             failed = next((one for one in self._processes if one.poll()), None)
             if failed is not None or time.monotonic() > until:
                 why = f"its commands failed with {failed.returncode}" if failed else f"not within {LIMIT_S} s"
@@ -224,7 +232,7 @@ def _begun(step: Step, folder, variables, terminal):
 
 
 def _output(process, terminal, step, limit_s):
-    data = b""
+    data, compared, missing = b"", None, ""
     until = time.monotonic() + limit_s
     ended = False
     while True:
@@ -236,7 +244,9 @@ def _output(process, terminal, step, limit_s):
             data += os.read(terminal, 65536)
             continue
         output = data.decode(errors="replace")
-        missing = next((one for one in (first_missing(out.text, output) for out in step.outputs) if one), "")
+        if data != compared:
+            compared = data
+            missing = next((one for one in (first_missing(out.text, output) for out in step.outputs) if one), "")
         if over and process.returncode:
             raise PageError(f"exit code {process.returncode}:\n{step.commands.text}\n{output}")
         if over and not missing:

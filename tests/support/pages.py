@@ -16,6 +16,7 @@ SHOWN_ONLY = "on a 2-core machine"
 CTRL_C = "<!-- Ctrl-C -->"
 """The line of a page at which a reader ends the commands of the second terminal."""
 
+_SOONER = re.compile(r"^<!-- in a sample: `(?P<shown>.+)` is `(?P<run>.+)` -->$", re.MULTILINE)
 _FENCE = re.compile(r'(?P<indent> *)```(?P<language>\w*)(?: title="(?P<title>[^"]+)")? *')
 _EXAMPLE = re.compile(r"\]\((examples/[^)#]+)\)")
 _REPLACED = (
@@ -82,6 +83,20 @@ class Page:
     """Reasons, one for each block that is not run."""
     examples: list[str]
     """Paths of the files in `examples` that the page links to."""
+
+
+def in_sample(text):
+    """Return a page whose programs end sooner: each text that a comment of the page names is replaced by the one beside it.
+
+    Raises:
+        PageError: The page has no such text.
+    """
+    for found in _SOONER.finditer(text):
+        before, comment, after = text.partition(found[0])
+        if found["shown"] not in before + after:
+            raise PageError(f"line {before.count(chr(10)) + 1}: the page has no {found['shown']!r}")
+        text = comment.join(part.replace(found["shown"], found["run"]) for part in (before, after))
+    return text
 
 
 def blocks_of(text):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pages import Awaited, CtrlC, PageError, blocks_of, first_missing, plain, read_page
+from pages import Awaited, CtrlC, PageError, blocks_of, first_missing, in_sample, plain, read_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -79,6 +79,20 @@ def test_output_that_is_shown_only_is_not_compared():
     page = read_page('```sh\nnproc\n```\n\n```text title="on a 2-core machine"\n2\n```\n')
 
     assert page.steps[0].outputs == []
+
+
+def test_programs_of_a_page_end_sooner_in_a_sample():
+    """A comment names a text and what stands for it in a sample, at each place; lines keep their numbers."""
+    comments = "<!-- in a sample: `SECONDS = 3` is `SECONDS = 1` -->\n<!-- in a sample: `client 5` is `client 2` -->\n"
+    text = "```sh\nSECONDS = 3 client 5\n```\n" + comments + "SECONDS = 3\n"
+
+    assert in_sample(text) == "```sh\nSECONDS = 1 client 2\n```\n" + comments + "SECONDS = 1\n"
+
+
+def test_a_text_that_a_sample_replaces_is_there():
+    """A comment whose text has gone from the page is an error, so the page is shortened or the comment goes, too."""
+    with pytest.raises(PageError, match="line 2: the page has no 'SECONDS = 3'"):
+        in_sample("SECONDS = 4\n<!-- in a sample: `SECONDS = 3` is `SECONDS = 1` -->\n")
 
 
 @pytest.mark.parametrize(
