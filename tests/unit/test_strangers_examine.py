@@ -51,14 +51,20 @@ def test_the_distributions_of_loaded_modules_are_told(installed: Path) -> None:
 
 def test_the_files_of_other_distributions_are_not_looked_at(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file of a distribution is looked for on the disk; an environment may have tens of thousands."""
-    asked = []
-    files = vars(importlib.metadata.Distribution)["files"].fget
+    asked: list[str] = []
 
-    def noted(self: importlib.metadata.Distribution) -> object:
-        asked.append(self.metadata["Name"])
-        return files(self)
+    class Noted:
+        def __init__(self, one: importlib.metadata.Distribution) -> None:
+            self._one = one
 
-    monkeypatch.setattr(importlib.metadata.Distribution, "files", property(noted))
+        def __getattr__(self, name: str) -> object:
+            if name == "files":
+                asked.append(self._one.metadata["Name"])
+            return getattr(self._one, name)
+
+    # The distributions may be of another class than the standard library's: a backport of it finds them, too.
+    found = importlib.metadata.distributions
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda **where: map(Noted, found(**where)))
     examine._distributions(LOADED)
 
     assert sorted(asked) == ["alone", "direct", "more", "one", "other"]
