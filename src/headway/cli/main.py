@@ -126,7 +126,7 @@ def parser(wanted: str | None = None) -> argparse.ArgumentParser:
 
     Args:
         wanted: The only command whose arguments are added, because the import of all commands takes time. If `wanted`
-            is not a command, the arguments of all commands are added.
+            is not a command, the arguments of all commands are added; `--version` needs none of them.
     """
     return _parsers(wanted)[0]
 
@@ -143,7 +143,7 @@ def _parsers(wanted: str | None) -> tuple[_Parser, dict[str, _Parser]]:
     whole.add_argument("--version", action="version", version=f"headway {__version__}")
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in _COMMANDS:
-        if wanted in _COMMANDS and name != wanted:
+        if wanted in {*_COMMANDS, "--version"} and name != wanted:
             commands.add_parser(name)
             continue
         command = _command(name)
