@@ -9,12 +9,16 @@
  * ignored already; `headway run` needs that for the program that it becomes. The environment is
  * passed on as it is: the user's program gets /proc/self/environ of the interpreter.
  *
- * The folder lib/python3.x/site-packages/headway beside the folder of this file names the version
- * of Python. */
+ * In a virtual environment the interpreter is beside this file. Elsewhere, as after `pip install
+ * --user`, it is the one that the first line of headway-python names, a script that is installed
+ * beside this file: pip and uv write their interpreter there. Without that script, the folder
+ * lib/python3.x/site-packages/headway beside the folder of this file names the version of Python.
+ */
 #include <errno.h>
 #include <glob.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +73,54 @@ static void rename_variables(void) {
     }
 }
 
+/* Whether a folder is the bin folder of a virtual environment. */
+static bool is_venv(const char *folder) {
+    char path[PATH_MAX];
+
+    return snprintf(path, sizeof path, "%s/../pyvenv.cfg", folder) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
+/* Returns the interpreter that the first line of a script names, or NULL. The line may name a shell
+ * instead, where the interpreter's path has spaces or is long. */
+static const char *named_in(const char *script, char *line, size_t size) {
+    FILE *file = fopen(script, "re");
+    const char *name;
+
+    if (file == NULL) {
+        return NULL;
+    }
+    if (fgets(line, (int)size, file) == NULL || strncmp(line, "#!/", 3) != 0) {
+        line[0] = '\0';
+    }
+    fclose(file);
+    line[strcspn(line, "\r\n")] = '\0';
+    name = strrchr(line, '/');
+    return name != NULL && strncmp(name + 1, "python", strlen("python")) == 0 ? line + 2 : NULL;
+}
+
+/* Becomes the interpreter that headway-python in that folder names, with that script as its
+ * program. Returns whether one is named that cannot be executed. */
+static bool try_named(const char *folder, char **arguments) {
+    char script[PATH_MAX];
+    char line[PATH_MAX];
+    char **program = arguments + 1 + OPTION_COUNT - 2; /* -m headway */
+
+    if (snprintf(script, sizeof script, "%s/headway-python", folder) >= (int)sizeof script) {
+        return false;
+    }
+    const char *named = named_in(script, line, sizeof line);
+    if (named == NULL) {
+        return false;
+    }
+    arguments[0] = (char *)named;
+    program[0] = (char[]){"--"};
+    program[1] = script;
+    execv(named, arguments);
+    memcpy(arguments + 1, OPTIONS, sizeof OPTIONS);
+    return true;
+}
+
 /* Becomes the interpreter of that name in that folder, if there is one. */
 static void try_beside(const char *folder, const char *name, char **arguments) {
     char path[PATH_MAX];
@@ -77,6 +129,22 @@ static void try_beside(const char *folder, const char *name, char **arguments) {
         arguments[0] = path;
         execv(path, arguments);
     }
+}
+
+/* Becomes the interpreter of that name on PATH, if there is one. Virtual environments are passed
+ * over: the active one is the program's, and this headway is in none. */
+static void try_path(const char *name, char **arguments) {
+    const char *folders = getenv("PATH");
+    char *copy = strdup(folders == NULL ? "/usr/local/bin:/usr/bin:/bin" : folders);
+    char *rest = NULL;
+
+    for (char *folder = copy == NULL ? NULL : strtok_r(copy, ":", &rest); folder != NULL;
+         folder = strtok_r(NULL, ":", &rest)) {
+        if (!is_venv(folder)) {
+            try_beside(folder, name, arguments);
+        }
+    }
+    free(copy);
 }
 
 /* Tries each version of Python that has headway: becomes the interpreter beside this program, as in
@@ -100,8 +168,7 @@ static void try_versions(const char *folder, char **arguments) {
             }
             begin = strrchr(begin, '/') + 1;
             try_beside(folder, begin, arguments);
-            arguments[0] = begin;
-            execvp(begin, arguments);
+            try_path(begin, arguments);
         }
         globfree(&found);
     }
@@ -126,6 +193,7 @@ int main(int count, char **given) {
     char self[PATH_MAX];
     char **arguments = calloc((size_t)count + OPTION_COUNT + 1, sizeof *arguments);
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    bool is_named = false;
     char *slash;
 
     if (arguments == NULL) {
@@ -148,14 +216,17 @@ int main(int count, char **given) {
     slash = strrchr(self, '/');
     if (slash != NULL) {
         *slash = '\0';
+        is_named = !is_venv(self) && try_named(self, arguments);
         try_versions(self, arguments);
         try_beside(self, "python3", arguments);
     }
-    arguments[0] = (char[]){"python3"};
-    execvp("python3", arguments);
+    if (!is_named) { /* else python3 is another one, without headway */
+        arguments[0] = (char[]){"python3"};
+        execvp("python3", arguments);
+    }
     fprintf(stderr,
             "error: the Python that headway is installed in is not to be found: %s\n\nhint: run "
-            "`python3 -m headway` with it\n",
+            "`python3 -m headway` with it, or install headway again\n",
             strerror(errno));
     return 127;
 }

@@ -1,7 +1,8 @@
 """Install the packages of dist/ into clean environments of CPython 3.11 to 3.15, and try them there.
 
 The wheel is tried on every interpreter of these versions that this machine has. The sdist is tried on the oldest, where
-its own quick tests also run, outside of the repository. With `--quick` only one environment runs the lab.
+its own quick tests also run, outside of the repository. With `--quick` only one environment runs the lab. The command is
+also tried outside of environments, as after `pip install --user`, beside an active environment without headway.
 """
 
 import os
@@ -45,6 +46,28 @@ def trial(folder: Path, *, quick: bool) -> None:
         raise SystemExit(1)
 
 
+def beside_active(interpreter: Interpreter, wheel: Path, folder: Path) -> None:
+    """Install a wheel as `pip install --user` does, and start its command beside an active environment of that version."""
+    uv = [find_uv(), "--quiet", "--no-config"]
+    home, active = folder / "home", folder / "active"
+    for command in (
+        ["venv", "--no-python-downloads", "--python", interpreter.executable, str(active)],
+        ["pip", "install", "--python", interpreter.executable, "--prefix", str(home / ".local"), str(wheel)],
+    ):
+        subprocess.run([*uv, *command], check=True)
+    env = {
+        **os.environ,
+        "HOME": str(home),
+        "VIRTUAL_ENV": str(active),
+        "PATH": f"{active / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
+    command = [str(home / ".local/bin/headway"), "run", "-c", "import sys; print(sys.prefix)"]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode or done.stdout != f"{active}\n":
+        raise SystemExit(f"error: beside an active environment: exit code {done.returncode}, {done.stdout!r}")
+    print("  beside an active environment", flush=True)
+
+
 def quick_tests(sdist: Path, folder: Path) -> None:
     """Unpack an sdist and run its quick tests there, in an environment that its own Makefile makes."""
     with tarfile.open(sdist) as archive:
@@ -67,6 +90,9 @@ def main(arguments: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             install(found[name], wheel, Path(folder) / "env")
             trial(Path(folder) / "env", quick=quick and name != WANTED[-1])
+    newest = next(name for name in reversed(WANTED) if name in found)
+    with tempfile.TemporaryDirectory() as folder:
+        beside_active(found[newest], wheel, Path(folder))
     oldest = next(name for name in WANTED if name in found)
     print(f"{sdist.name} on {found[oldest].version}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
