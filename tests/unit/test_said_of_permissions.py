@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from headway.cli import console, doctor_command
 from headway.cli.main import main
 from headway.errors import InterpreterError, RecordingError
 from headway.host import interpreters
@@ -54,3 +55,33 @@ def test_help_after_a_process_id_is_help(capsys):
         main(["top", "1", "--help"])
     assert ended.value.code == 0
     assert "--interval" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("variable", ["PYENV_ROOT", "UV_PYTHON_INSTALL_DIR", "HEADWAY_INTERPRETERS"])
+def test_another_users_interpreters_are_passed_over(monkeypatch, variable):
+    """After `su`, the variables may lead to folders of the user before."""
+
+    def refuse(self, pattern):
+        if str(self).startswith("/closed"):
+            raise PermissionError(13, "Permission denied", str(self))
+        return globbed(self, pattern)
+
+    globbed = Path.glob
+    monkeypatch.setattr(Path, "glob", refuse)
+    monkeypatch.setenv(variable, "/closed")
+    assert "own" in {origin for origin, _ in interpreters._folders()}
+
+
+def test_a_refused_file_is_no_lack_of_space(monkeypatch, capsys):
+    """The hint to an error that no command expects speaks of the permission, where one is missing."""
+
+    def refuse(_):
+        raise PermissionError(13, "Permission denied", "/closed")
+
+    monkeypatch.setattr(doctor_command, "run", refuse)
+    monkeypatch.setattr(console, "discard_output", lambda: None)  # it would end pytest's own capture
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().err == (
+        "error: Permission denied (/closed)\n\n"
+        "hint: give this user the permission, or choose another place, then try again\n"
+    )

@@ -249,5 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno == errno.ENOENT and not where:  # of getcwd(), which has no name to tell
             console.complain("the current folder has been removed", "change to another folder, then try again")
         else:
-            console.complain(f"{error.strerror or error}{where}", "free space or choose another place, then try again")
+            hint = "free space or choose another place, then try again"
+            if error.errno in {errno.EACCES, errno.EPERM}:
+                hint = "give this user the permission, or choose another place, then try again"
+            console.complain(f"{error.strerror or error}{where}", hint)
     return code

@@ -118,21 +118,29 @@ def _absolute(variable: str) -> Path | None:
     return Path(value) if value.startswith("/") else None
 
 
+def _matches(folder: Path, pattern: str) -> list[Path]:
+    """Return what a pattern finds in a folder; nothing if this user may not read it, as after `su` with root's variables."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
 def _folders() -> Iterator[tuple[str, Path]]:
     """Yield (origin, folder) in order of preference: an interpreter that is found twice has the first origin."""
     # The marker is the provisioning script's last step: without it the interpreter is still being built.
     markers: list[Path] = []
     with contextlib.suppress(UsageError):  # there is no home
-        markers = sorted(interpreters_folder().glob("*/.headway-complete"))
+        markers = _matches(interpreters_folder(), "*/.headway-complete")
     for marker in markers:
         yield "private", marker.parent / "bin"
     home = home_folder()
     pyenv = _absolute("PYENV_ROOT") or (home and home / ".pyenv")
     data = _absolute("XDG_DATA_HOME") or (home and home / ".local/share")
     uv = _absolute("UV_PYTHON_INSTALL_DIR") or (data and data / "uv/python")
-    for folder in sorted((pyenv / "versions").glob("*/bin")) if pyenv else ():
+    for folder in _matches(pyenv / "versions", "*/bin") if pyenv else ():
         yield "pyenv", folder
-    for folder in sorted(uv.glob("*/bin")) if uv else ():
+    for folder in _matches(uv, "*/bin") if uv else ():
         yield "uv", folder
     for name in ("/usr/bin", "/usr/local/bin"):
         yield "system", Path(name)
