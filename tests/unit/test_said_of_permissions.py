@@ -7,11 +7,12 @@ from typing import cast
 
 import pytest
 
-from headway.cli import console, doctor_command
+from headway.cli import calibrate_command, console, doctor_command
 from headway.cli.main import main
 from headway.errors import InterpreterError, RecordingError
 from headway.host import interpreters
 from headway.live import attach, door
+from headway.sim import calibration
 
 
 def test_an_interpreter_behind_a_closed_folder_is_not_said_to_be_missing(monkeypatch):
@@ -84,4 +85,17 @@ def test_a_refused_file_is_no_lack_of_space(monkeypatch, capsys):
     assert capsys.readouterr().err == (
         "error: Permission denied (/closed)\n\n"
         "hint: give this user the permission, or choose another place, then try again\n"
+    )
+
+
+def test_a_calibration_that_cannot_be_kept_is_not_made(monkeypatch, tmp_path, capsys):
+    """The measurement takes half a minute, so the folder is looked at before."""
+    path = tmp_path / "calibration.json"
+    monkeypatch.setattr(calibration, "default_path", lambda: path)
+    monkeypatch.setattr(calibration, "measure", lambda *_, **__: pytest.fail("it measures"))
+    monkeypatch.setattr(calibrate_command.os, "access", lambda folder, _: folder != tmp_path)
+    assert main(["calibrate"]) == 2
+    assert capsys.readouterr().err == (
+        f"error: the folder {tmp_path} cannot be written\n\n"
+        "hint: set XDG_CACHE_HOME to a folder that you may write to, or name a file with `-o`\n"
     )

@@ -12,12 +12,14 @@ differ by a factor of two.
 """
 
 import argparse
+import os
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli import console
 from headway.cli.options import add_json, seconds
+from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.report import Table
@@ -51,6 +53,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     console.check_output(arguments.output, force=arguments.force)
     path = arguments.output or calibration.default_path()
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(
+            f"the folder {path.parent} cannot be written",
+            hint="set XDG_CACHE_HOME to a folder that you may write to, or name a file with `-o`",
+        )
     made = calibration.measure(console.say, seconds=arguments.seconds)
     calibration.save(made, path)
     console.say(f"kept in {path}")
