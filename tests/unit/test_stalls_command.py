@@ -169,3 +169,9 @@ def test_a_log_that_was_cut_off_in_its_first_entry_does_not_hide_others(tmp_path
     other = cut.rename(tmp_path / "a.txt")
     assert main(["stalls", str(other)]) == 6
     assert "is neither a log of stalls nor a trace" in capsys.readouterr().err
+
+
+def test_a_device_is_there_and_is_no_log(capsys):
+    """A path that exists and is no file is not said to be missing."""
+    assert main(["stalls", "/dev/null"]) == 6
+    assert capsys.readouterr().err.startswith("error: /dev/null is no log of stalls: it is no regular file\n\nhint: ")

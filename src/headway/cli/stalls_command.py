@@ -79,7 +79,8 @@ def _why_wrong(path: Path) -> TraceError | None:
         )
     if path == _STDIN or path.is_file() or path.is_fifo():
         return None
-    return TraceError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
+    what = f"{path} is no log of stalls: it is no regular file" if path.exists() else f"there is no file {path}"
+    return TraceError(what, hint="name a log, a folder of `headway watch`, or a trace")
 
 
 @contextlib.contextmanager
