@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"lab", "host", "measure", "traces", "errors", "printable", "first_use"},
     "measure": {"lab", "host", "live", "agent", "errors", "printable"},
     "lab": {"sim", "host", "agent", "library", "native", "arguments", "errors", "printable", "first_use", "__init__"},
-    "host": {"errors", "printable"},
+    "host": {"library", "errors", "printable"},
     "provision": {"host", "errors"},
     "live": {"traces", "host", "agent", "library", "native", "arguments", "errors", "printable", "__init__"},
     "traces": {"errors", "printable", "first_use"},

@@ -3,12 +3,14 @@
 import math
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from synthetic import make_interpreter, make_machine
 
-from headway import lab
+from headway import lab, library
 from headway.cli.main import main
 from headway.errors import UsageError
 from headway.host import doctor
@@ -109,13 +111,14 @@ def test_the_command_to_begin_with_runs_on_one_core(monkeypatch, capsys):
 
 
 def test_a_home_that_cannot_be_written_or_is_not_known_is_no_reason_to_fail(monkeypatch):
-    """The checks that need a folder are skipped, and interpreters are found without a cache of their answers."""
+    """The check of the disk warns of the folder, and interpreters are found without a cache of their answers."""
 
     def unknown_home():
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    assert {one.name: one.status for one in doctor.examine()}["disk"] == "skipped"
+    check = {one.name: one for one in doctor.examine()}["disk"]
+    assert (check.status, check.remedy) == ("warning", "set XDG_CACHE_HOME to a folder that you may write to")
     cache = ProbeCache()
     assert cache.get(Path(sys.executable))["implementation"] == "cpython"
     cache.save()
@@ -125,6 +128,45 @@ def test_a_home_that_cannot_be_written_or_is_not_known_is_no_reason_to_fail(monk
     monkeypatch.setattr(Path, "home", unknown_home)
     with pytest.raises(UsageError, match="has no home folder"):
         cache_path()
-    assert {one.name: one.status for one in doctor.examine()}["disk"] == "skipped"
+    assert {one.name: one.status for one in doctor.examine()}["disk"] == "warning"
     ProbeCache().save()
     assert "private" not in {origin for origin, _ in _folders()}
+
+
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HEADWAY_STORE"])
+def test_a_folder_that_cannot_be_written_is_a_warning(monkeypatch, tmp_path, variable):
+    """The folder may be there and be another user's: the next command would fail at it."""
+    closed = tmp_path / "closed"
+    (closed / "headway").mkdir(parents=True)
+    monkeypatch.setenv(variable, str(closed / "results.sqlite" if variable == "HEADWAY_STORE" else closed))
+    may = os.access
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: closed not in (path, path.parent) and may(path, mode))
+
+    check = doctor._disk("disk")
+
+    assert check.status == "warning"
+    assert str(closed) in check.fact
+    assert variable in check.remedy
+
+
+def test_an_installation_without_the_native_library_is_a_warning(monkeypatch, tmp_path):
+    """The remedy is the one that `headway trace` prints."""
+    assert doctor._native("native").status == "ok"
+    monkeypatch.delenv("HEADWAY_NATIVE", raising=False)
+    monkeypatch.setattr(library, "_candidates", lambda: [tmp_path / "libheadway.so"])
+
+    check = doctor._native("native")
+
+    assert check.status == "warning"
+    assert "was not found" in check.fact
+    assert "without a C compiler" in check.remedy
+
+
+def test_the_run_that_is_shown_next_may_be_of_tests(monkeypatch, capsys):
+    """`headway report last` may show a benchmark of pytest: the line does not call it a run of the lab."""
+    monkeypatch.setattr(lab, "discover", lambda: ([make_interpreter(free_threaded=True)], []))
+    monkeypatch.setattr(lab, "default_store", lambda: Path("/"))
+    monkeypatch.setattr(lab, "Store", lambda _: nullcontext(SimpleNamespace(runs=lambda: ["a run"])))
+
+    assert main(["doctor"]) == 0
+    assert "next: headway report last    (shows the last run)\n" in capsys.readouterr().out

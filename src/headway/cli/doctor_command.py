@@ -51,5 +51,5 @@ def _next_command() -> str:
         if store.exists():
             with lab.Store(store) as kept:
                 if kept.runs():
-                    return "headway report last    (shows the last run of the lab)"
+                    return "headway report last    (shows the last run)"
     return f"headway lab {first_experiment()}    (measures what the GIL costs a server, in a minute)"

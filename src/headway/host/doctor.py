@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, final
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, NativeError, UsageError
 from headway.host.machine import split_off_runner, this_machine
 from headway.host.paths import cache_folder, default_store
 from headway.host.quota import quotas
+from headway.library import library_path
 
 __all__ = ["CHECKS", "Check", "examine"]
 
@@ -164,8 +165,14 @@ def _file_system(folder: Path) -> int:
 
 
 def _disk(name: str) -> Check:
-    store = default_store().absolute()
-    folders = (cache_folder(), next(folder for folder in store.parents if os.path.exists(folder)))
+    try:
+        cache, store = cache_folder(), default_store().absolute()
+    except UsageError as error:
+        return Check(name, "warning", error.message, error.hint)
+    folders = (cache, next(folder for folder in store.parents if os.path.exists(folder)))
+    for folder, remedy in zip(folders, ("XDG_CACHE_HOME to a folder", "HEADWAY_STORE to a file"), strict=True):
+        if not os.access(folder, os.W_OK):
+            return Check(name, "warning", f"{folder} cannot be written", f"set {remedy} that you may write to")
     # Of two folders of one file system, one is shown.
     found = {_file_system(folder): folder for folder in reversed(folders)}
     free_bytes = [shutil.disk_usage(folder).free for folder in found.values()]
@@ -199,6 +206,13 @@ def _page_cache(name: str) -> Check:
     return Check(name, "ok", fact)
 
 
+def _native(name: str) -> Check:
+    try:
+        return Check(name, "ok", str(library_path()))
+    except NativeError as error:
+        return Check(name, "warning", f"{error.message}; nothing can be traced, scheduled or simulated", error.hint)
+
+
 CHECKS: dict[str, Callable[[str], Check]] = {
     "cores": _cores,
     "runner-core": _runner_core,
@@ -211,6 +225,7 @@ CHECKS: dict[str, Callable[[str], Check]] = {
     "disk": _disk,
     "kernel": _kernel,
     "page-cache": _page_cache,
+    "native": _native,
 }
 """Checks by name, in the order in which they are shown."""
 
