@@ -6,7 +6,7 @@ import pytest
 from synthetic import make_interpreter, make_machine
 
 from headway import lab
-from headway.errors import InterpreterError, UsageError
+from headway.errors import InterpreterError, NativeError, UsageError
 from headway.host.interpreters import PassedOver
 from headway.lab.kept.launched import Launch
 from headway.lab.launching import chosen, runner
@@ -177,3 +177,20 @@ def test_the_error_about_a_missing_interpreter_tells_of_the_one_that_fits(machin
         lab.run(lab.Request(experiments=["sleep"], interpreters=names))
 
     assert caught.value.message == error
+
+
+def test_a_lab_of_the_native_library_alone_says_that_it_is_missing(machine, tmp_path, monkeypatch):
+    """All cells of `convoy` load the library, and need a GIL: the library's own error has the remedy."""
+    missing = NativeError("the native library was not found", hint="install a C compiler")
+
+    def no_library():
+        raise missing
+
+    machine.cores = 2
+    machine.interpreters = [HERE, make_interpreter("3.13.0", free_threaded=True)]
+    monkeypatch.setattr(runner, "library_path", no_library)
+    with pytest.raises(NativeError) as caught:
+        measured(machine, tmp_path / "r.sqlite", experiments=("convoy",))
+    assert caught.value is missing
+    done = measured(machine, tmp_path / "r.sqlite", experiments=("convoy", "sleep"))
+    assert done[0][0] == "sleep"  # an experiment that needs no library runs

@@ -49,11 +49,11 @@ __all__ = ["Ready", "Request", "left_of", "plan_of", "ready", "ready_again", "re
 Say = Callable[[str], None]
 
 
-def _native_library() -> tuple[Path | None, str]:
+def _native_library() -> tuple[Path | None, NativeError | None]:
     try:
-        return library_path(), ""
+        return library_path(), None
     except NativeError as error:
-        return None, error.message
+        return None, error
 
 
 def _predictor(settings: Settings, say: Say) -> Predict:
@@ -95,7 +95,8 @@ class _Choice:
         self.experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
         self.interpreters, self._passed_over = chosen.interpreters, chosen.passed_over
         self.machine = _machine()
-        self.library, self._native_missing = _native_library()
+        self.library, self._native_error = _native_library()
+        self._native_missing = self._native_error.message if self._native_error else ""
         if not any(interpreter.ctypes for interpreter in self.interpreters):
             self._native_missing = self._native_missing or "none of the chosen interpreters can import ctypes"
         self._narrowed = not request.interpreters
@@ -105,6 +106,10 @@ class _Choice:
         self._refuse_nothing()
 
     def _refuse_nothing(self) -> None:
+        """Raise UsageError if no cell is left, or NativeError if there would be cells with the native library."""
+        reasons = {one.reason for one in self.plan.skipped}
+        if self._native_error is not None and not self.plan.cells and self._native_missing in reasons:
+            raise self._native_error
         refuse_nothing(self.plan, self.experiments, self._request.models, self._request.placement)
 
     def first(self) -> Experiment:
@@ -375,9 +380,9 @@ def ready_again(
             f"the run began on cores {list(machine.cores)}, some of which are not usable now",
             hint="resume it with the same affinity, or start a new run",
         )
-    library, missing = _native_library()
-    if library is None and any(cell.native for cell in left):
-        raise NativeError(missing, hint="build it (`make native`), then resume")
+    library, native_error = _native_library()
+    if native_error is not None and any(cell.native for cell in left):
+        raise native_error
     by_id = {interpreter.id: interpreter for interpreter in stored}
     surroundings = prepare(
         ((cell.variant, by_id.get(cell.interpreter, stored[-1])) for cell in left), redis_url=redis_url, say=say
