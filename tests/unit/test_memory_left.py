@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.lab.beside import volumes
+from headway.host import memory
 
 GIB = 1 << 30
 
@@ -10,16 +10,14 @@ GIB = 1 << 30
 @pytest.fixture
 def left(tmp_path, monkeypatch):
     """Return a function that returns what a process's groups leave it, from the lines and the files of its groups."""
-    monkeypatch.setattr(volumes, "_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(volumes, "_OWN_GROUPS", tmp_path / "self")
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
 
     def of(line, files):
-        (tmp_path / "self").write_text(f"{line}\n")
         for name, text in files.items():
             file = tmp_path / "cgroup" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{text}\n")
-        return list(volumes._left_by_groups())
+        return list(memory._left_by_groups(f"{line}\n"))
 
     return of
 

@@ -28,11 +28,11 @@ from headway.errors import UsageError
 from headway.host.children import marked
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
+from headway.host.memory import available_memory_bytes
 from headway.host.paths import default_store
 from headway.host.quota import quota_cores
 from headway.host.reaping import end_marked
 from headway.lab import stats
-from headway.lab.beside.volumes import available_memory_bytes
 from headway.lab.design import Cell
 from headway.lab.kept.results import CellResult
 from headway.lab.kept.store import Store

@@ -15,13 +15,14 @@ from headway.errors import HeadwayError, UsageError
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 from headway.host.machine import Machine
+from headway.host.memory import available_memory_bytes
 from headway.host.paths import cache_folder
 from headway.lab.beside import environments
 from headway.lab.beside.environments import Libraries
 from headway.lab.beside.given import Beside, server_cpus
 from headway.lab.beside.redis import check_redis, check_url, only_through_a_client, without_password
 from headway.lab.beside.servers import LIBRARIES_OF, Servers, controller, version_of_valkey
-from headway.lab.beside.volumes import Volumes, available_memory_bytes, find_volumes, remove_folders
+from headway.lab.beside.volumes import Volumes, find_volumes, remove_folders
 from headway.lab.design import ONE_WORKER, Cell, Variant
 
 __all__ = ["Neighbours", "Surroundings", "find_redis_benchmark", "prepare"]

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import final
 
 from headway.errors import UsageError
+from headway.host.memory import available_memory_bytes
 from headway.host.own_folders import mark, remove_own
 from headway.host.paths import cache_folder, home_folder
 
-__all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes", "remove_folders"]
+__all__ = ["NAMES", "Volume", "Volumes", "find_volumes", "remove_folders"]
 
 NAMES = ("disk", "tmpfs", "second")
 
 _MOUNTS = "/proc/self/mountinfo"
-_GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
 _OWN = re.compile(r"headway-lab-(\d+)-(\d+)-(\d+)-")
 _MARGIN = 1.2
@@ -53,46 +53,6 @@ class Volume:
         status = os.statvfs(self.folder)
         free = status.f_bavail * status.f_frsize
         return min(free, available_memory_bytes() // 2) if self.type in _IN_MEMORY else free
-
-
-def available_memory_bytes() -> int:
-    """Return the memory available without swapping: MemAvailable of proc_meminfo(5), limited by control groups."""
-    text = Path("/proc/meminfo").read_text(encoding="ascii")
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return min([int(match[1]) * 1024 if match else 0, *_left_by_groups()])
-
-
-def _left_by_groups() -> Iterator[int]:
-    """Yield limit minus usage of each control group that this process is in: cgroups(7), version 2, then 1.
-
-    The usage includes file pages that nobody has used for a while, which the kernel gives up before it swaps.
-    """
-    with contextlib.suppress(OSError):
-        for line in _OWN_GROUPS.read_text(encoding="utf-8").splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0":
-                root, limit, used, cache = _GROUPS, "memory.max", "memory.current", "inactive_file"
-            elif "memory" in controllers.split(","):
-                root, cache = _GROUPS / "memory", "total_inactive_file"
-                limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
-            else:
-                continue
-            here = root / path.lstrip("/")
-            for folder in (here, *here.parents):
-                # In a container the path may be the host's, and "max" means no limit.
-                with contextlib.suppress(OSError, ValueError):
-                    left = int((folder / limit).read_text()) - int((folder / used).read_text())
-                    yield max(0, left + _cached_bytes(folder, cache))
-                if folder == root:
-                    break
-
-
-def _cached_bytes(folder: Path, name: str) -> int:
-    """Return a figure of a control group's memory.stat, in bytes; 0 if it is not there."""
-    with contextlib.suppress(OSError, ValueError):
-        fields = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines())
-        return int(fields.get(name, 0))
-    return 0
 
 
 def _type(folder: Path) -> str:
