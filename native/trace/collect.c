@@ -131,7 +131,8 @@ struct hw_collection {
     struct queue closed; /* places of closed event chunks, the oldest first */
     struct queue free;   /* places that were given up */
     struct short_ones short_ones;
-    uint32_t share; /* as hw_collect_share() has set it; 0: it has not */
+    /* As hw_collect_share() has set it; 0: it has not. Relaxed. */
+    _Atomic uint32_t share;
     uint64_t taken; /* chunks that the process had taken when the last pass began */
     uint64_t dropped;
     uint64_t left_out; /* events of open chunks that the present pass could not write */
@@ -284,8 +285,14 @@ void hw_collect_limit_meta(struct hw_collection *collection, int64_t chunks) {
 }
 
 void hw_collect_share(struct hw_collection *collection, uint32_t chunks) {
-    collection->share = chunks;
+    atomic_store_explicit(&collection->share, chunks, memory_order_relaxed);
     atomic_store_explicit(&collection->control->limit, chunks, memory_order_relaxed);
+}
+
+void hw_collect_beat(struct hw_collection *collection) {
+    _Atomic uint32_t *beats = &collection->control->beats;
+    uint32_t next = atomic_load_explicit(beats, memory_order_relaxed) + 1;
+    atomic_store_explicit(beats, next == 0 ? 1 : next, memory_order_relaxed);
 }
 
 static off_t place_offset(int64_t place) {
@@ -679,7 +686,8 @@ static void copy_header(struct hw_collection *to, bool last) {
 /* Returns whether the process has taken more than a part of its share since the last pass. */
 static bool has_taken(const struct hw_collection *of, uint32_t part) {
     uint64_t taken = atomic_load_explicit(&of->header->chunks_taken, memory_order_relaxed);
-    return of->share > 0 && taken - of->taken > of->share / part;
+    uint32_t share = atomic_load_explicit(&of->share, memory_order_relaxed);
+    return share > 0 && taken - of->taken > share / part;
 }
 
 int hw_collect_fills(const struct hw_collection *collection) {

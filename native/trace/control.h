@@ -54,6 +54,11 @@ struct hw__control {
     /* Not 0: the kernel counts pages, and has promised all of this memory. The collector gives none
      * back: the process could not be sure to get it again. Written before the header's magic. */
     uint32_t filled;
+    /* Signs of life of the collector, which adds 1 every half second; 0: there was none yet.
+     * Without them the process takes no more chunks (hw__session_silence_ns()). A number, and no
+     * time: the collector may be in another time namespace. Relaxed: an old value costs some
+     * events. */
+    _Atomic uint32_t beats;
 };
 
 /* A claim is an _Atomic uint32_t. The process takes a chunk by a compare-and-swap of its claim

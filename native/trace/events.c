@@ -137,6 +137,7 @@ HW__RARE void hw__abandon(struct hw__gil *gil, int64_t now_ns) {
     if (gil != NULL) {
         atomic_store(&gil->recorded, false);
     }
+    hw__session_let_go();
 }
 
 /* Begins an event. Returns the calling thread's record, with the time in *now_ns; or NULL, with 0

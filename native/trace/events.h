@@ -19,8 +19,8 @@ bool hw__is_finalizing(void);
 bool hw__adopt(void);
 
 /* Ends the recording because the process that wanted it is gone. `gil` (NULL: none) stops being
- * recorded at once, other GILs at their next event, and parks at once. hw_trace_stop() undoes the
- * rest. */
+ * recorded at once, other GILs at their next event, and parks at once. The memory goes back to the
+ * system. hw_trace_stop() undoes the rest. */
 void hw__abandon(struct hw__gil *gil, int64_t now_ns);
 
 /* Sets the interpreter's Py_IsFinalizing() (before 3.13 _Py_IsFinalizing()); NULL: there is none,

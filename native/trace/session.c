@@ -146,6 +146,10 @@ static void take_over(void *mapping, const struct layout *layout) {
                                              .parts = {start + layout->chunks}};
     hw__session.chunk_count = layout->chunk_count;
     hw__session.meta_count = 0;
+    hw__session.heard = 0;
+    hw__session.looked_ns = hw__session.silence_ns = 0;
+    hw__session.silent = false;
+    hw__session.let_go = false;
 }
 
 /* Fills in what the header and the control of the session's memory say about the memory. */
@@ -286,6 +290,57 @@ static int give(int fd) {
         drop();
     }
     return error;
+}
+
+int64_t hw__session_silence_ns(int64_t now_ns) {
+    uint32_t beats = atomic_load_explicit(&hw__session.control->beats, memory_order_relaxed);
+    if (beats == 0) {
+        return 0;
+    }
+    /* Each stretch of time counts once, for whichever thread, and a long one little: both processes
+     * may have been stopped, and this one goes on first. */
+    int64_t gap_ns = now_ns - atomic_exchange(&hw__session.looked_ns, now_ns);
+    gap_ns = gap_ns < 0 ? 0 : gap_ns > HW__GAP_NS ? HW__GAP_NS : gap_ns;
+    int64_t silence_ns = 0;
+    if (beats == atomic_load(&hw__session.heard)) {
+        silence_ns = atomic_fetch_add(&hw__session.silence_ns, gap_ns) + gap_ns;
+    } else {
+        atomic_store(&hw__session.silence_ns, 0);
+        atomic_store(&hw__session.heard, beats);
+    }
+    atomic_store_explicit(&hw__session.silent, silence_ns >= HW__SILENT_NS, memory_order_relaxed);
+    return silence_ns;
+}
+
+/* Puts empty memory in place of a mapping. Shared, as the mapping was: it counts for the same
+ * limits of the process. */
+static bool replace(void *start, size_t bytes) {
+    return mmap(start, bytes, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
+void hw__session_let_go(void) {
+    struct hw__header *header = hw__session.header;
+    struct hw__mapped *mapped = &hw__session.mapped;
+    if (hw__session.door[0] == '\0' || hw__session.inherited != 0 ||
+        atomic_exchange(&hw__session.let_go, true)) {
+        return;
+    }
+    int saved = errno;
+    atomic_store(&hw__session.control->limit, 0);
+    char page[HW__HEADER_BYTES];
+    memcpy(page, header, sizeof page);
+    size_t before = (size_t)sysconf(_SC_PAGESIZE);
+    for (uint32_t part = 1; part < HW__PARTS; part++) {
+        char *chunks = atomic_load(&mapped->parts[part]);
+        if (chunks != NULL) {
+            (void)replace(chunks - before, part_bytes(mapped, part));
+        }
+    }
+    if (replace(header, mapped->bytes)) {
+        memcpy(header, page, sizeof page); /* questions about the session go on */
+    }
+    errno = saved;
 }
 
 static void copy_text(char *to, size_t room, const char *from, size_t bytes) {
@@ -521,6 +576,9 @@ HW__RARE static bool map_more(uint32_t begin) {
  * Returns NULL if there is none. */
 static struct hw__chunk *take_free(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
+    if (atomic_load_explicit(&hw__session.silent, memory_order_relaxed)) {
+        return NULL;
+    }
     uint32_t limit =
         smaller(atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed),
                 hw__session.chunk_count);

@@ -94,6 +94,11 @@ struct hw__session {
      * outside. 0: the session only counts. Relaxed. */
     _Atomic uint32_t chunk_count;
     _Atomic uint32_t meta_count; /* meta chunks that were taken, in a session without a collector */
+    _Atomic uint32_t heard;      /* the last sign of life of the collector that was seen */
+    _Atomic int64_t looked_ns;   /* when a thread last looked for one */
+    _Atomic int64_t silence_ns;  /* for how long threads have looked in vain */
+    _Atomic bool silent;         /* for HW__SILENT_NS there was none: no chunk is taken. Relaxed */
+    _Atomic bool let_go;         /* hw__session_let_go() was called */
 };
 
 /* session.inherited */
@@ -124,6 +129,22 @@ void hw__session_note_policy_end(void);
 /* Maps the beginning of the memory once more, so that the memory outlives the session. With the
  * registry's lock held. Returns 0 or a negative errno. */
 int hw__session_keep(struct hw_trace_kept *kept);
+
+/* Without a sign of life of the collector for HW__SILENT_NS, no chunk is taken, until there is one:
+ * the collector may stand still. After HW__GONE_NS the collector counts as gone. */
+#define HW__SILENT_NS INT64_C(2000000000)
+#define HW__GONE_NS INT64_C(60000000000)
+#define HW__GAP_NS INT64_C(500000000) /* the most that the time between two looks counts */
+
+/* Returns for how long the threads have looked in vain for a sign of life of the collector; 0:
+ * there is a new one, there never was one, or there is no collector. Must be called with the
+ * present time before a chunk is taken for events. Async-signal-safe; can't fail. */
+int64_t hw__session_silence_ns(int64_t now_ns);
+
+/* Gives the memory of a collected session, which is over, back to the system, unless the collector
+ * still has it. All addresses stay mapped, to empty memory: other hooks may be about to write
+ * there. Makes some calls of mmap(2), once. errno is preserved; can't fail. */
+void hw__session_let_go(void);
 
 /* Ends the session: writes its end time, and unmaps the memory. No hook may be writing: see
  * hw_trace_stop(). */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/allowed.h"
+#include "base/lease.h"
 #include "base/parts.h"
 #include "base/rare.h"
 #include "base/say.h"
@@ -398,6 +399,52 @@ void hw__threads_each(void (*function)(struct hw__thread *)) {
     }
 }
 
+/* Returns whether the collector gives signs of life; else the events of the calling thread are lost
+ * until it does, or for good. */
+static bool look_for_collector(int64_t now_ns) {
+    int64_t silence_ns = hw__session_silence_ns(now_ns);
+    if (silence_ns < HW__SILENT_NS) {
+        return true;
+    }
+    static atomic_bool said, said_gone;
+    /* Of a process that was attached to, nobody waits for that word. */
+    bool is_told = hw__lease_until_ns(&hw__leases[HW__LEASE_TRACE]) == 0;
+    if (is_told) {
+        hw__say_once(&said, "nobody takes its events any more: they are not recorded");
+    }
+    if (silence_ns >= HW__GONE_NS) {
+        if (is_told) {
+            hw__say_once(&said_gone,
+                         "nobody has taken its events for a minute: its recording is over");
+        }
+        /* The next event at each GIL finds that, and ends the recording. */
+        hw__lease_expire(&hw__leases[HW__LEASE_TRACE], HW__LEASE_EXPIRED);
+    }
+    return false;
+}
+
+/* Takes a chunk for events, unless that was tried shortly before. Returns NULL if there is none. */
+static struct hw__chunk *next_chunk(struct hw__thread *thread) {
+    if (thread->starved > 0) {
+        thread->starved--;
+        return NULL;
+    }
+    struct hw__chunk *chunk = NULL;
+    if (look_for_collector(thread->last_ns)) {
+        chunk = hw__session_chunk(HW__CHUNK_EVENTS, thread->serial, thread->tid);
+        if (chunk == NULL) {
+            static atomic_bool said;
+            bool is_refused =
+                atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed) == 0;
+            hw__say_once(&said, is_refused
+                                    ? "there can be no file for its trace: it is not recorded"
+                                    : "the memory for its events is full: some are not recorded");
+        }
+    }
+    thread->starved = chunk == NULL ? STARVE_EVENTS : 0;
+    return chunk;
+}
+
 /* Makes room for an event, mostly by taking the next chunk. Returns false if there is none; unless
  * the session only counts, the event is then counted as dropped. */
 HW__RARE static bool make_room(struct hw__thread *thread) {
@@ -414,21 +461,12 @@ HW__RARE static bool make_room(struct hw__thread *thread) {
         return true;
     }
     close_chunk(thread);
-    thread->number++;
-    struct hw__chunk *chunk = NULL;
-    if (thread->starved > 0) {
-        thread->starved--;
-    } else {
-        chunk = hw__session_chunk(HW__CHUNK_EVENTS, thread->serial, thread->tid);
-        thread->starved = chunk == NULL ? STARVE_EVENTS : 0;
+    if (hw__lease_over(&hw__leases[HW__LEASE_TRACE], thread->last_ns)) {
+        return false; /* as at the end of a thread: a chunk would be taken for good */
     }
+    thread->number++;
+    struct hw__chunk *chunk = next_chunk(thread);
     if (chunk == NULL) {
-        static atomic_bool said;
-        bool is_refused =
-            atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed) == 0;
-        hw__say_once(&said, is_refused
-                                ? "there can be no file for its trace: it is not recorded"
-                                : "the memory for its events is full: some are not recorded");
         atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
         return false;
     }

@@ -98,7 +98,8 @@ __attribute__((destructor)) static void at_exit(void) {
         int64_t none = 0; /* if end_ns is not 0, the session has ended already, with its lease */
         hw__session_note_cores(hw__session.header);
         atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
-        if (hw__session.header->pid == FIRST_PID && hw__session.door[0] != '\0') {
+        if (hw__session.header->pid == FIRST_PID && hw__session.door[0] != '\0' &&
+            !hw__session.let_go) {
             await_collector();
         }
     }

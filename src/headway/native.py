@@ -344,6 +344,8 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_limit.argtypes = [ctypes.c_void_p, ctypes.c_int64]
     library.hw_collect_limit_meta.restype = None
     library.hw_collect_limit_meta.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    library.hw_collect_beat.restype = None
+    library.hw_collect_beat.argtypes = [ctypes.c_void_p]
     library.hw_collect_share.restype = None
     library.hw_collect_share.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
     library.hw_collect_pass.restype = None
@@ -459,6 +461,10 @@ class Collection:
     def share(self, chunks: int) -> None:
         """Limit the process to a number of chunks of memory."""
         self._library.hw_collect_share(self._pointer, chunks)
+
+    def beat(self) -> None:
+        """Give the process a sign of life; without further ones it stops recording (headway.live.upkeep)."""
+        self._library.hw_collect_beat(self._pointer)
 
     def copy(self, *, last: bool = False) -> CollectionState:
         """Copy what is new to the file; `last` says that the process is gone."""

@@ -76,6 +76,12 @@ HW_API void hw_collect_limit_meta(struct hw_collection *collection, int64_t chun
  * is not recorded. */
 HW_API void hw_collect_share(struct hw_collection *collection, uint32_t chunks);
 
+/* Gives the process a sign of life. After the first one the process waits for others: without one
+ * for two seconds it takes no more chunks until the next, and without one for a minute it ends its
+ * recording. Another thread than that of the passes may call this function and hw_collect_share().
+ */
+HW_API void hw_collect_beat(struct hw_collection *collection);
+
 /* Copies the new events to the file and fills `state`. `last`: the process or the session has
  * ended.
  *

@@ -29,6 +29,7 @@ from headway.live.files import (
     remove_family,
 )
 from headway.live.lived import Lived
+from headway.live.upkeep import LEAST_CHUNKS, Upkeep
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
 __all__ = [
@@ -49,7 +50,6 @@ MOST_SESSIONS = 1024
 MOST_FILES = 4096
 """The largest number of files of a launch."""
 
-_LEAST_SHARE = 64  # chunks of memory that each process gets, however many processes there are
 _LEAST_FILE = 16  # chunks in the file that each living process gets
 _MOST_PROBLEMS = 64  # lines; further problems are only counted
 _MOST_TAKEN = 1000
@@ -135,7 +135,7 @@ class Collector:
             file: The file of the first process. Further files are named after it: `app.hwt`, `app.PID.hwt`.
             max_bytes: The limit for all files together, including those of children that have ended. A living process
                 may have 256 KiB in any case.
-            memory_bytes: The limit for the memory of all processes together.
+            memory_bytes: The limit for the memory of all processes together; less where little memory is left.
             only: The id of a process: only this process and its descendants are recorded. None: all processes that
                 call.
             overwrites: An earlier trace at `file` is removed once the first process calls, and stays if none does.
@@ -178,6 +178,7 @@ class Collector:
         """The traces of processes that have executed another program, which has not called, by process id."""
         self._numbers: dict[int, int] = {}
         """The number in the last file's name of each process that has several, by process id."""
+        self._upkeep = Upkeep()
         self._reception = Reception(door, self._begin, self._fail)
 
     def __enter__(self) -> Self:
@@ -226,7 +227,7 @@ class Collector:
                 self._note_missing()
                 return
             closed = max((one.state.closed for one in self._sessions), default=0)
-            pause_s = _BUSY_S if called or closed > _LEAST_SHARE // 4 else min(_IDLE_S, pause_s * 1.5)
+            pause_s = _BUSY_S if called or closed > LEAST_CHUNKS // 4 else min(_IDLE_S, pause_s * 1.5)
 
     def step(self, pause_s: float) -> bool:
         """Wait for calls for `pause_s`, then copy new events; return whether a process called."""
@@ -332,6 +333,7 @@ class Collector:
         session = _Session(pid, pidfd, began, file, path, collection, state, lived, gone, time.monotonic_ns())
         if pidfd >= 0:
             self._reception.keep(pidfd, session.end)
+        self._upkeep.add(collection, pid)
         self._sessions.append(session)
         self.files.append(path)
         self._door.called.set()
@@ -409,6 +411,7 @@ class Collector:
         if session.pidfd >= 0:
             self._reception.forget(session.pidfd)
             os.close(session.pidfd)
+        self._upkeep.remove(session.collection)
         session.collection.close()
         made = identity_of(session.file)
         chunks = max(session.state.chunks + 1, _occupied(os.fstat(session.file)))
@@ -472,14 +475,15 @@ class Collector:
                 session.rest = max(1, _occupied(os.fstat(session.file)) - session.state.chunks)
             used = sum(one.chunks for one in self._sessions) + self._kept + self._ended_chunks
             self._room = min(self._max_chunks, used + _free_chunks(self._sessions[0].file))
-        memory = max(_LEAST_SHARE, self._memory_chunks // len(self._sessions))
+        memory = max(LEAST_CHUNKS, self._memory_chunks // len(self._sessions))
         for session in self._sessions:
-            session.collection.share(memory)
+            self._upkeep.share(session.collection, memory)
 
     def close(self) -> None:
         """Close everything. Events that processes record later are lost."""
         for session in list(self._sessions):
             self._let_go(session)
+        self._upkeep.close()
         self._reception.close()
 
 

@@ -40,6 +40,8 @@ _KEPT_SIGNALS: Final = frozenset(
     }
 )
 """The signals of a process's own faults, and those that end no process; a process of ours ignores all others."""
+_KILLED_FIRST: Final = b"1000"
+"""The oom_score_adj of a process of ours, which its children inherit. To raise it takes no right."""
 _ARG_START, _ARG_END = 45, 46
 """Indices of the fields of /proc/PID/stat behind the program's name."""
 
@@ -246,7 +248,7 @@ def _adopt(start: Callable[[int], object], output: int) -> None:
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     start(output)
-    alone(BETWEEN_NAME)
+    alone(BETWEEN_NAME, killed_first=False)
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -297,12 +299,13 @@ def _do(work: Callable[[], None]) -> None:
         os._exit(code)
 
 
-def alone(name: bytes, *kept: int | None) -> list[int | None]:
+def alone(name: bytes, *kept: int | None, killed_first: bool = True) -> list[int | None]:
     """Drop all that this process has from the launcher, except some descriptors; return these with their new numbers.
 
     Args:
         name: The process's new name, of 15 characters at most.
         kept: The descriptors to keep.
+        killed_first: Where memory ends, let the kernel kill this process and not the program. The program goes on alone.
     """
     # A signal may be sent to a whole service or container: SIGTERM to end it, SIGUSR1 to reopen its logs. The program's
     # reaction belongs in the trace, and we end with the program. A file that becomes too large is an error to be told.
@@ -324,6 +327,9 @@ def alone(name: bytes, *kept: int | None) -> list[int | None]:
     for one in (0, 1, 2):
         if one != nothing:
             os.dup2(nothing, one)
+    if killed_first:
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_bytes(_KILLED_FIRST)
     with contextlib.suppress(OSError, ValueError, IndexError):
         _rename(name)
     return moved

@@ -37,8 +37,6 @@ _MAY_WAIT: Final = 20
 """So many recordings may wait for their analysis in any case. Their analyses take some seconds."""
 _PART_OF_FILES: Final = 4
 """The part (1 / _PART_OF_FILES) of the files that the watcher may open that recordings may take; a ring takes some, too."""
-_KILLED_FIRST: Final = b"1000"
-"""The oom_score_adj of an analysis: where memory ends, the kernel kills it and not the service."""
 
 
 @final
@@ -208,8 +206,6 @@ def start_analysis(recordings: Sequence[tuple[Path, int, bytes]]) -> tuple[subpr
         opened.pop_all()
         asking.close()
     # Its imports take longer than its work, so it does not do this itself.
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{process.pid}/oom_score_adj").write_bytes(_KILLED_FIRST)
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
             os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))

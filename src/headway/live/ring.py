@@ -28,6 +28,7 @@ from headway.live.options import Limits
 from headway.live.sampling import Accounts, Looker, Stops
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, steady_counters
 from headway.live.stacks import Stacks
+from headway.live.upkeep import LEAST_CHUNKS, Upkeep
 from headway.native import CHUNK_BYTES, HOME_POOL, Collection, Laps, Worth
 from headway.traces.frames import Asleep, Away, CoreTime, Sample, packed
 
@@ -69,24 +70,28 @@ _FEW_SLOTS, _MOST_SLOTS = 8, 32768
 class Ring:
     """A process that is watched."""
 
-    def __init__(self, memory: int, pid: int, limits: Limits) -> None:
+    def __init__(self, memory: int, pid: int, limits: Limits, upkeep: Upkeep) -> None:
         """Begin to copy and watch a process.
 
         Args:
             memory: The descriptor that the process has sent; the caller still owns it.
             pid: The process's id.
             limits: The lengths that make a stall, and the size of the ring.
+            upkeep: Takes care of the process until this is closed.
 
         Raises:
             OSError: The memory is not that of a recorder, or there is no descriptor or memory left.
         """
         self.pid = pid
         self._limits = limits
+        self._upkeep = upkeep
         with contextlib.ExitStack() as failed:
             self._file = os.memfd_create("headway-ring", os.MFD_CLOEXEC)
             failed.callback(os.close, self._file)
             self._collection = Collection(memory, self._file, Path(WATCHED))
             failed.callback(self._collection.close)
+            upkeep.add(self._collection, pid)
+            failed.callback(upkeep.remove, self._collection)
             self._collection.began(began_realtime_ns(pid))
             self._lived = Lived(pid, self._collection)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
@@ -185,6 +190,7 @@ class Ring:
     def close(self) -> None:
         """Close everything. Events that the process records later are lost."""
         self._slots.close()
+        self._upkeep.remove(self._collection)
         self._collection.close()
         os.close(self._file)
         if self.pidfd >= 0:
@@ -338,12 +344,16 @@ class Ring:
         self._late |= {one.serial: (one.tid, one.name) for one in self.counters(now_ns) if one.serial in late}
 
     def _have_room(self) -> None:
-        """Give each thread, however many there are, a chunk to write to, both in memory and in the ring."""
+        """Give each thread, however many there are, a chunk to write to, both in memory and in the ring.
+
+        Where little memory is left, threads that do not fill their chunks still find one.
+        """
         if self._room_for != self._used_slots:
             self._room_for = self._used_slots
             open_chunks = 2 * self._used_slots
             self._collection.limit(max(self._limits.ring_bytes // CHUNK_BYTES, open_chunks))
-            self._collection.share(min(_MOST_MEMORY_CHUNKS, _MEMORY_CHUNKS + open_chunks))
+            chunks = min(_MOST_MEMORY_CHUNKS, _MEMORY_CHUNKS + open_chunks)
+            self._upkeep.share(self._collection, chunks, least=min(chunks, LEAST_CHUNKS + self._used_slots))
 
     @property
     def threads(self) -> int:

@@ -32,6 +32,7 @@ from headway.live.stall_log import Gaps
 from headway.live.unreached import Unreached
 from headway.live.untold import Untold
 from headway.live.unwatched import Unwatched
+from headway.live.upkeep import Upkeep
 from headway.live.watched import AGAIN_NS, MANY, RARELY_NS, Watched, counts_of
 from headway.live.watchers_counts import add_stalls
 from headway.native import Wakes, wait_for_threads
@@ -75,7 +76,7 @@ class Watcher:
         self._gaps = Gaps(self.log)
         self._left_out = LeftOut(self._gaps, self.say)
         self._outlived = Outlived(options.name, self.log, self.say)
-        self._allowance = Allowance()
+        self._allowance, self._upkeep = Allowance(), Upkeep()
         self._written = deque[Path](maxlen=max(options.keep, _MOST_RINGS) + 1)
         """This watcher's recordings, oldest first."""
         self._reception = Reception(door, self._begin, self._unwatched.refused, lambda pid: counts_of(self._rings, pid))
@@ -148,6 +149,7 @@ class Watcher:
                 break
         for one in self._rings:
             one.ring.close()
+        self._upkeep.close()
         self._reception.close()
         self._end_mark()
 
@@ -162,7 +164,7 @@ class Watcher:
         if len(self._rings) >= _MOST_RINGS:
             self._unwatched.refused(f"{_MOST_RINGS} processes are watched already")
             return
-        ring = Ring(memory, pid, self._options.limits)
+        ring = Ring(memory, pid, self._options.limits, self._upkeep)
         if ring.pidfd >= 0:
             self._reception.keep(ring.pidfd, ring.end)
         if ring.tells:

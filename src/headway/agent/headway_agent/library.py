@@ -19,7 +19,7 @@ __all__ = [
     "say",
 ]
 
-ABI_VERSION = 22
+ABI_VERSION = 23
 """HW_ABI_VERSION of native/include/headway/version.h for which agent and package were written. No other place has it."""
 
 NEWEST = (3, 15)
