@@ -1,13 +1,16 @@
 """The manual page, the completions and the site's reference cover the whole command line and all interfaces."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import manual
 import pytest
 import site_pages
+from synthetic import make_cell, make_settings
 
 import headway
 from headway import errors, lab
@@ -152,11 +155,17 @@ def _completed(completions: Path, folder: Path, *words: str) -> list[str]:
         (["watch", "-o", "fol"], ["folder"]),
         (["lab", "conv"], ["convoy", "convoy-affinity", "convoy-cases", "convoy-switch-interval"]),
         (["lab", "race", "slee"], ["sleep"]),
+        (["run", "--policy", ""], ["fair", "priority", "bfs", "stock", "none"]),
+        (["attach", "--policy", ""], ["fair", "priority", "bfs", "stock"]),
+        (["run", "--policy", "./fol"], ["./folder"]),
+        (["simulate", "convoy"], ["convoy"]),
+        (["simulate", "page.h"], ["page.html"]),
+        (["simulate", "--show", "conv"], ["convoy"]),
     ],
     ids=" ".join,
 )
-def test_bash_completes_files_and_experiments(words, found, tmp_path):
-    """Arguments that are files, folders or experiments are completed with those."""
+def test_bash_completes_files_and_names(words, found, tmp_path):
+    """Arguments that are files, folders, experiments, scenarios or policies are completed with those."""
     for name in ("app.py", "my.hwt", "page.html"):
         (tmp_path / name).touch()
     (tmp_path / "folder").mkdir()
@@ -191,6 +200,31 @@ def test_help_fits_80_columns(command, capsys, monkeypatch):
 
     assert end.value.code == 0
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("words", [["runs", "--delete"], ["lab", "--resume"], ["compare", "last"]], ids=" ".join)
+def test_bash_completes_the_runs_that_there_are_now(words, tmp_path, monkeypatch):
+    """The shell asks the command for the runs' ids, and finds no name of a file in their place."""
+    (tmp_path / "abc.txt").touch()
+    (tmp_path / "completions").write_text(script("bash"))
+    monkeypatch.setenv("HEADWAY_STORE", str(tmp_path / "results.sqlite"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    assert _completed(tmp_path / "completions", tmp_path, *words, "") == ["last"]
+    with lab.Store(tmp_path / "results.sqlite", create=True) as store:
+        made = [store.new_run(make_settings(launches=1), [make_cell("sleep", "serial", "3.13.0")]) for _ in range(2)]
+    assert sorted(_completed(tmp_path / "completions", tmp_path, *words, "")) == sorted(["last", *made])
+    assert _completed(tmp_path / "completions", tmp_path, *words, made[0]) == [made[0]]
+
+
+def test_bash_completes_the_rest_without_the_native_library(tmp_path, monkeypatch):
+    """Only the names of policies are missing, and files stand in their place."""
+    monkeypatch.setenv("HEADWAY_NATIVE", str(tmp_path / "none.so"))
+    (tmp_path / "app.py").touch()
+    (tmp_path / "completions").write_text(script("bash"))
+
+    assert _completed(tmp_path / "completions", tmp_path, "attach", "--policy", "ap") == ["app.py"]
+    assert _completed(tmp_path / "completions", tmp_path, "simulate", "convoy") == ["convoy"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

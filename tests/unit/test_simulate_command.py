@@ -228,6 +228,7 @@ def test_built_in_scenarios_are_listed_and_shown(capsys):
         (["nothing"], "there is no built-in scenario 'nothing'"),
         (["./nothing.toml"], "the scenario nothing.toml cannot be read: No such file or directory"),
         (["--show", "convoi"], "there is no built-in scenario 'convoi'"),
+        (["--show", "convoy", "--json"], "--show prints a file in TOML, and no JSON"),
         (["convoy", "--set", "threads"], "'threads' is not a setting, expected NAME=VALUE"),
         (["convoy", "--policy", "fiar"], "there is no policy 'fiar'"),
         (["convoy", "--option", "latency_us=3"], "the option latency_us needs a policy, and none is given"),

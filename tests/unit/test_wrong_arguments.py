@@ -41,6 +41,14 @@ def test_cores_that_are_not_there_are_named(capsys):
     assert "not all of the CPUs [65535] are available" in capsys.readouterr().err
 
 
+def test_the_folder_of_the_policies_header_is_no_json(capsys):
+    """A program that asks for JSON gets an error, and no text that it cannot parse."""
+    assert main(["policies", "--include", "--json"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "--include prints the name of a folder, and no JSON" in said.err
+
+
 def test_a_pipe_that_nobody_writes_to_is_no_trace(tmp_path, capsys):
     """The command does not wait for a writer that never comes."""
     os.mkfifo(tmp_path / "pipe")

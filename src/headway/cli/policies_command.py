@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.cli import console
 from headway.cli.options import add_json
+from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.native import PolicyOption
@@ -27,6 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.native import policies
 
     if arguments.include:
+        if arguments.json:
+            raise UsageError(
+                "--include prints the name of a folder, and no JSON", hint="leave out one of the two options"
+            )
         console.print_plain(str(headers_path()))
         return 0
     found, engine = policies()

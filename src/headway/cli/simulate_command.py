@@ -162,6 +162,8 @@ def _tell(arguments: argparse.Namespace) -> None:
     from headway.sim import library
 
     if arguments.show is not None:
+        if arguments.json:
+            raise UsageError("--show prints a file in TOML, and no JSON", hint="leave out one of the two options")
         console.print_plain(library.text(arguments.show).rstrip("\n"))
     elif arguments.json:
         console.print_json(library.titles())
