@@ -12,12 +12,12 @@ def left(tmp_path, monkeypatch):
     """Return a function that returns what a process's groups leave it, from the lines and the files of its groups."""
     monkeypatch.setattr(memory, "_GROUPS", tmp_path / "cgroup")
 
-    def of(line, files):
+    def of(line, files, *caches):
         for name, text in files.items():
             file = tmp_path / "cgroup" / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{text}\n")
-        return list(memory._left_by_groups(f"{line}\n"))
+        return list(memory._left_by_groups(f"{line}\n", caches or ("inactive_file",)))
 
     return of
 
@@ -47,3 +47,11 @@ def test_the_first_version_of_control_groups_counts_likewise(left):
     }
 
     assert left("5:memory:/one", files) == [5 * GIB]
+
+
+def test_files_in_use_may_count_as_free(left):
+    """The kernel gives them up, too, before it kills a process."""
+    stat = f"inactive_file {GIB}\nactive_file {2 * GIB}"
+    files = {"one/memory.max": 8 * GIB, "one/memory.current": 7 * GIB, "one/memory.stat": stat}
+
+    assert left("0::/one", files, "inactive_file", "active_file") == [4 * GIB]

@@ -201,3 +201,41 @@ def test_a_gap_is_noted_at_the_last_moment(watcher, tmp_path, ended, monkeypatch
     watcher.run(ended)
 
     assert_noted(watcher)
+
+
+def test_without_memory_no_analysis_begins(watcher, tmp_path, ended, monkeypatch):
+    """The stall is told without a cause and its recording is kept; where the memory is not known, one begins."""
+    began = []
+    monkeypatch.setattr(reports, "start_analysis", lambda *_: began.append(1))
+    monkeypatch.setattr(reports, "memory_left_bytes", lambda *_, **__: (30 << 20) - 1)
+    watcher._has_watched = True
+    watcher._rings.append(watched(b"it", gone=True, look=lambda _: (False, False)))
+    watcher._rings[0].asked = True
+    watcher._service = SimpleNamespace(end=lambda *_: None, add_stalls=lambda _: None)
+
+    watcher.run(ended)
+
+    (recording,) = (tmp_path / "stalls").glob("*.hwt*")
+    assert recording.suffix == ".hwt"
+    assert not began
+    words = f"a stall could not be explained, as too little memory is left; {Path(recording)} has the recording"
+    found = gap_in(watcher.log)
+    assert found is not None
+    assert words in found[1]
+    now_ns = time.monotonic_ns()
+    assert not watcher._allowance.allows(now_ns)
+    assert watcher._allowance.allows(now_ns + 60_000_000_000)
+
+
+def test_an_analysis_that_the_kernel_has_ended_is_followed_by_a_pause(watcher, tmp_path, monkeypatch):
+    """The next one would be ended, too, and in some containers the service with it."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    watcher._report(watched(b"it"), time.monotonic_ns())
+    deadline = time.monotonic() + LIMIT_S
+    while watcher._reports:
+        assert time.monotonic() < deadline
+        watcher._collect()
+    assert not watcher._allowance.allows(time.monotonic_ns())

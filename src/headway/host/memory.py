@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["available_memory_bytes", "groups_of", "memory_left_bytes"]
@@ -23,14 +23,18 @@ def groups_of(pid: int | str) -> str:
     return ""
 
 
-def memory_left_bytes(groups: str) -> int:
-    """Return MemAvailable of proc_meminfo(5), limited by control groups: the result of `groups_of`."""
+def memory_left_bytes(groups: str, *, with_active: bool = False) -> int:
+    """Return MemAvailable of proc_meminfo(5), limited by control groups: the result of `groups_of`.
+
+    `with_active` counts all file pages as left: the kernel gives up those in use, too, before it kills a process.
+    """
     text = (_PROCESSES / "meminfo").read_text(encoding="ascii")
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return min([int(match[1]) * 1024 if match else 0, *_left_by_groups(groups)])
+    caches = ["inactive_file", "active_file"] if with_active else ["inactive_file"]
+    return min([int(match[1]) * 1024 if match else 0, *_left_by_groups(groups, caches)])
 
 
-def _left_by_groups(groups: str) -> Iterator[int]:
+def _left_by_groups(groups: str, caches: Sequence[str] = ("inactive_file",)) -> Iterator[int]:
     """Yield limit minus usage of each control group: cgroups(7), version 2, then 1.
 
     The usage includes file pages that nobody has used for a while, which the kernel gives up before it swaps.
@@ -38,9 +42,9 @@ def _left_by_groups(groups: str) -> Iterator[int]:
     for line in groups.splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            root, limit, used, cache = _GROUPS, "memory.max", "memory.current", "inactive_file"
+            root, limit, used, prefix = _GROUPS, "memory.max", "memory.current", ""
         elif "memory" in controllers.split(","):
-            root, cache = _GROUPS / "memory", "total_inactive_file"
+            root, prefix = _GROUPS / "memory", "total_"
             limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
         else:
             continue
@@ -49,7 +53,7 @@ def _left_by_groups(groups: str) -> Iterator[int]:
             # In a container the path may be the host's, and "max" means no limit.
             with contextlib.suppress(OSError, ValueError):
                 left = int((folder / limit).read_text()) - int((folder / used).read_text())
-                yield max(0, left + _cached_bytes(folder, cache))
+                yield max(0, left + sum(_cached_bytes(folder, prefix + one) for one in caches))
             if folder == root:
                 break
 

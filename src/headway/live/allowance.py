@@ -8,6 +8,8 @@ is late for lack of a core. A report of that would be the next analysis. Under a
 - Stalls beside an analysis that had no core itself for most of its time may be its own. They are reported once, because
   others may be among them. Those beside that second analysis wait for the next report that has another reason.
 
+After an analysis for which there was too little memory, there is none for a minute, with or without a quota.
+
 Recordings on request and the last ones of a process that has ended are always allowed. Without a quota all are.
 """
 
@@ -43,6 +45,11 @@ class Allowance:
         self._beside = range(0)
         """When stalls were seen that may be those of the last analysis that had no core."""
         self._was_second = False
+        self._barred_until_ns = 0
+
+    def bar(self, now_ns: int) -> None:
+        """Allow no analysis for the longest pause: there is too little memory for one."""
+        self._barred_until_ns = now_ns + _MOST_NS
 
     def begin(self, now_ns: int) -> None:
         """Note that an analysis begins."""
@@ -68,6 +75,8 @@ class Allowance:
 
     def allows(self, now_ns: int, *, goes_on: bool = False) -> bool:
         """Tell whether an analysis may begin now; `goes_on`: because of a stall in progress."""
+        if now_ns < self._barred_until_ns:
+            return False
         if math.isinf(self._cores):
             return True
         pause_ns = self._pause_ns // _SOON if goes_on else self._pause_ns

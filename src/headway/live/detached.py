@@ -41,7 +41,7 @@ _KEPT_SIGNALS: Final = frozenset(
 )
 """The signals of a process's own faults, and those that end no process; a process of ours ignores all others."""
 _KILLED_FIRST: Final = b"1000"
-"""The oom_score_adj of a process of ours, which its children inherit. To raise it takes no right."""
+"""The oom_score_adj of a process of ours. To raise it takes no right."""
 _ARG_START, _ARG_END = 45, 46
 """Indices of the fields of /proc/PID/stat behind the program's name."""
 

@@ -9,8 +9,10 @@ process that goes on keeps its events until there is room, and the last recordin
 
 import contextlib
 import json
+import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, final
 
+from headway.host.memory import groups_of, memory_left_bytes
 from headway.live.kept import partial_of
 from headway.live.ours import command_of
 from headway.live.stall_log import Gaps
@@ -37,6 +40,10 @@ _MAY_WAIT: Final = 20
 """So many recordings may wait for their analysis in any case. Their analyses take some seconds."""
 _PART_OF_FILES: Final = 4
 """The part (1 / _PART_OF_FILES) of the files that the watcher may open that recordings may take; a ring takes some, too."""
+_KILLED_FIRST: Final = b"1000"
+"""The oom_score_adj of an analysis: where memory ends, the kernel kills it and not the service."""
+_LEAST_BYTES: Final = 30 << 20
+"""With less memory no analysis begins: where the kernel ends a container as a whole, it would end the service, too."""
 
 
 @final
@@ -59,6 +66,8 @@ class Report:
     """Whether its reason may be an analysis: see live.allowance."""
     is_killed: bool = False
     """Whether it took too long."""
+    lacks_memory: bool = False
+    """Whether it has not begun, as there was too little memory."""
     file: int = -1
     """The recording's descriptor, until the process has it."""
     told: bytes = b""
@@ -74,7 +83,7 @@ class Report:
     def has_ended(self, now_ns: int) -> bool:
         """Return whether the process has ended; kill it if it takes too long."""
         if self.process is None:
-            return False
+            return self.lacks_memory
         if self.process.poll() is not None:
             return True
         if now_ns - self.began_ns > _MOST_S * 1_000_000_000 and not self.is_killed:
@@ -83,13 +92,21 @@ class Report:
         return False
 
     @property
-    def too_long(self) -> str:
-        """The words on the time where the process was killed; else ""."""
+    def why(self) -> str:
+        """The words on why there is no result, where that is known; else ""."""
+        if self.lacks_memory:
+            return ", as too little memory is left"
         return f" in {_MOST_S} s" if self.is_killed else ""
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether another than we ended the process, as the kernel does for want of memory."""
+        return self.process is not None and self.process.poll() == -signal.SIGKILL and not self.is_killed
 
     def result(self) -> dict[str, Any] | None:
         """Return what the process, which has ended, has found; None: it has failed."""
-        assert self.output is not None
+        if self.output is None:
+            return None
         with self.output as file:
             file.seek(0)
             text = file.read()
@@ -105,6 +122,12 @@ class Report:
         with contextlib.suppress(OSError):
             partial_of(self.path).rename(self.path)
         return self.path.exists()  # the analysis may have failed after it had named the recording
+
+
+def _left_bytes() -> float:
+    with contextlib.suppress(OSError, ValueError):
+        return memory_left_bytes(groups_of("self"), with_active=True)
+    return math.inf  # it is not known
 
 
 def most_waiting(keep: int, alive: int) -> int:
@@ -152,7 +175,7 @@ def next_to_begin(reports: Sequence[Report]) -> list[Report]:
     It is one that somebody waits for, or else the oldest. The next report on a process that goes on waits for the result
     of this one, so it has a process of its own. Those on processes that have ended may be many.
     """
-    queued = [one for one in reports if one.process is None]
+    queued = [one for one in reports if one.process is None and not one.lacks_memory]
     running = {id(one.process) for one in reports if one.process is not None}
     first = min(queued, key=lambda one: not one.is_wanted, default=None)
     if first is None or len(running) >= _AT_ONCE:
@@ -163,7 +186,9 @@ def next_to_begin(reports: Sequence[Report]) -> list[Report]:
 
 
 def begin(reports: Sequence[Report], now_ns: int) -> None:
-    """Start the process that analyses these recordings, one after the other; their descriptors are closed.
+    """Start the process that analyses these recordings, one after the other, if there is memory for it.
+
+    Their descriptors are closed.
 
     Raises:
         OSError: That is not possible.
@@ -171,6 +196,10 @@ def begin(reports: Sequence[Report], now_ns: int) -> None:
     with contextlib.ExitStack() as opened:
         for report in reports:
             opened.enter_context(open(report.file, "rb"))
+        if _left_bytes() < _LEAST_BYTES:
+            for report in reports:
+                report.lacks_memory, report.began_ns = True, now_ns
+            return
         process, outputs = start_analysis([(report.path, report.file, report.told) for report in reports])
     for report, output in zip(reports, outputs, strict=True):
         report.process, report.output, report.began_ns = process, output, now_ns
@@ -206,6 +235,8 @@ def start_analysis(recordings: Sequence[tuple[Path, int, bytes]]) -> tuple[subpr
         opened.pop_all()
         asking.close()
     # Its imports take longer than its work, so it does not do this itself.
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{process.pid}/oom_score_adj").write_bytes(_KILLED_FIRST)
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
             os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))

@@ -114,4 +114,4 @@ class Upkeep:
 def _left_bytes(groups: str) -> int:
     with contextlib.suppress(OSError, ValueError):
         return memory_left_bytes(groups)
-    return 0
+    return 1 << 62  # it is not known

@@ -385,10 +385,10 @@ class Watcher:
             if found is None:
                 found = {"stalls": [], "told": {}}
                 if report.keep_unexplained():
-                    why = f"a stall could not be explained{report.too_long}; {report.path} has the recording"
+                    why = f"a stall could not be explained{report.why}; {report.path} has the recording"
                     report.asked = True  # keeps the recording
                 else:
-                    why = f"a stall could not be explained{report.too_long}, and has no recording"
+                    why = f"a stall could not be explained{report.why}, and has no recording"
                 self.say(why)
                 self._gaps.note(why)
             self._allowance.end(
@@ -398,6 +398,8 @@ class Watcher:
                 waited_ns=found.get("waited_ns", 0),
                 is_second=report.is_second,
             )
+            if report.lacks_memory or report.was_ended:
+                self._allowance.bar(now_ns)
             if found.get("unnoted"):
                 self._gaps.note(found["unnoted"])
             self._learn(report, found)
