@@ -2,12 +2,16 @@
 
 usage: release.py VERSION          write the version, gather the fragments, remove them
        release.py --check TAG      fail if the tag, the version and the changelog do not agree
+
+Both fail as long as pyproject.toml has no URL of the repository.
 """
 
 import datetime as dt
 import re
 import sys
 from pathlib import Path
+
+import package_page
 
 __all__ = ["KINDS", "checked", "gathered", "main"]
 
@@ -19,6 +23,7 @@ _VERSION_LINE = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 _AREA_LINE = re.compile(r"^#### (.+)$", re.MULTILINE)
 _RELEASE_LINE = re.compile(r"^## \d", re.MULTILINE)
+_NO_SOURCE = "pyproject.toml has no `Source` in [project.urls], so the package's page would have a dead picture and dead links"
 _UNRELEASED = "## Unreleased\n\nSee `changelog.d/`.\n"
 
 
@@ -70,8 +75,8 @@ def version() -> str:
 
 
 def checked(tag: str) -> list[str]:
-    """Return the problems of a tag: another version, no section in the changelog, or fragments that are left."""
-    problems = []
+    """Return the problems of a tag: another version, no section in the changelog, fragments that are left, or no URL."""
+    problems = [] if package_page.source(ROOT) else [_NO_SOURCE]
     if tag != f"v{version()}":
         problems.append(f"the tag is {tag}, the version is {version()}; expected the tag v{version()}")
     if f"\n## {version()} - " not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
@@ -83,7 +88,15 @@ def checked(tag: str) -> list[str]:
 
 
 def release(new: str) -> None:
-    """Write the version and the changelog, and remove the fragments."""
+    """Write the version and the changelog, and remove the fragments.
+
+    Raises:
+        ValueError: The project has no URL, a fragment no issue or kind, or the changelog no place for the release.
+    """
+    if package_page.source(ROOT) is None:
+        raise ValueError(
+            f"{_NO_SOURCE}\n\nhint: add the URL of the repository, below which are /blob/TAG/ and /raw/TAG/"
+        )
     package, log = ROOT / "src/headway/__init__.py", ROOT / "CHANGELOG.md"
     fragments = sorted((ROOT / "changelog.d").glob("[0-9]*.md"))
     today = dt.datetime.now(dt.UTC).date().isoformat()

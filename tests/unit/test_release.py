@@ -1,5 +1,8 @@
 """The release tool writes one version everywhere, and makes the changelog from the fragments."""
 
+import re
+
+import package_page
 import pytest
 import release
 
@@ -21,6 +24,9 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "CHANGELOG.md").write_text(LOG)
     (tmp_path / "src" / "headway").mkdir(parents=True)
     (tmp_path / "src" / "headway" / "__init__.py").write_text('"""Docs."""\n\n__version__ = "0.1.0"\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "small"\n[project.urls]\nSource = "https://forge.invalid/small/"\n'
+    )
     monkeypatch.setattr(release, "ROOT", tmp_path)
     return tmp_path
 
@@ -113,3 +119,38 @@ def test_the_projects_own_fragments_can_be_gathered():
 
     assert len([line for line in text.splitlines() if line.startswith("### ")]) <= len(release.KINDS)
     assert all(line.startswith(("- ", "  ", "### ", "#### ")) for line in text.splitlines() if line)
+
+
+def test_a_release_without_a_url_is_refused_before_anything_is_written(project, capsys):
+    """The error says what is missing and where; the check of a tag finds it, too."""
+    (project / "pyproject.toml").write_text('[project]\nname = "small"\n')
+
+    assert release.main(["0.2.0"]) == 1
+    said = capsys.readouterr().err
+    assert release.main(["--check", "v0.1.0"]) == 1
+
+    assert "no `Source` in [project.urls]" in said
+    assert "hint: add the URL of the repository" in said
+    assert "no `Source` in [project.urls]" in capsys.readouterr().err
+    assert (project / "CHANGELOG.md").read_text() == LOG
+
+
+def test_the_packages_page_has_no_relative_link():
+    """Links of the README lead to the release's files, and pictures to their bytes; other links stay."""
+    project = {"version": "0.2.0", "urls": {"Source": "https://forge.invalid/small/"}}
+
+    text = package_page.dynamic_metadata({}, project)["readme"]["text"]
+
+    files = re.findall(r"\]\(https://forge\.invalid/small/(?:blob|raw)/v0\.2\.0/([^)#]+)", text)
+    assert len(files) == text.count("](") > 10
+    assert all((release.ROOT / name).is_file() for name in files)
+    assert "](https://forge.invalid/small/raw/v0.2.0/docs/images/convoy.png)" in text
+    kept = "[a](#b) ![c](https://d.invalid/e.png) [f](mailto:g@h.invalid)"
+    assert package_page.absolute(f"{kept} [i\nj](k.md#l)", "u", "1") == f"{kept} [i\nj](u/blob/v1/k.md#l)"
+
+
+def test_the_readme_stays_as_it_is_without_a_url():
+    """No URL is invented."""
+    text = package_page.dynamic_metadata({}, {"version": "0.2.0"})["readme"]["text"]
+
+    assert text == (release.ROOT / "README.md").read_text()
