@@ -23,7 +23,9 @@ _VERSION_LINE = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 _AREA_LINE = re.compile(r"^#### (.+)$", re.MULTILINE)
 _RELEASE_LINE = re.compile(r"^## \d", re.MULTILINE)
-_NO_SOURCE = "pyproject.toml has no `Source` in [project.urls], so the package's page would have a dead picture and dead links"
+_NO_SOURCE = (
+    "pyproject.toml has no `Source` in [project.urls], so the package's page would have a dead picture and dead links"
+)
 _UNRELEASED = "## Unreleased\n\nSee `changelog.d/`.\n"
 
 
