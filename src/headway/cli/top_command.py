@@ -3,9 +3,9 @@
 If the process is not recorded yet, Headway attaches to it, counts while you
 watch, and leaves the process as it was. A program named after -- is started and
 counted, and so is a Python that it starts in its place (exec). When you quit,
-it ends as if by Ctrl-C. Its output goes to the file of --output. Without --output,
-it goes to stderr; while the table is painted over on a terminal, only the last
-lines are kept, and shown at the end.
+it ends as if by Ctrl-C. Its output goes to the file of --output. Without
+--output, it goes to stderr; while the table is painted over on a terminal, only
+the last lines are kept, and shown at the end.
 
 Shares and rates are of the last interval. Percentiles and the worst wait are of
 the last seconds (--window); percentiles are exact to within a factor of two.
