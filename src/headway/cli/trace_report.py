@@ -232,7 +232,7 @@ def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | Non
 
 def _window(arguments: argparse.Namespace, traces: "Sequence[Trace]") -> tuple[int, int | None, int | None]:
     """Return the start of a launch, and the window of `--since` and `--until`, in the traces' times; None: no limit."""
-    begin_ns = min(trace.start_ns for trace in traces)
+    begin_ns = min(trace.origin_ns for trace in traces)
     since_ns, until_ns = (
         None if seconds is None else begin_ns + round(seconds * _S_NS) for seconds in (arguments.since, arguments.until)
     )

@@ -242,7 +242,7 @@ class Trace:
 
     Attributes:
         process: The process that was traced.
-        start_ns: When tracing began.
+        start_ns: When tracing began. If events were overwritten, or this is a part: the time from which on all events are there.
         end_ns: When tracing ended. If the process was killed, the time of its last event, or a later one at which it
             still lived; if it still runs, the time until which all events are known. Never before an event.
         events: EVENT_DTYPE, sorted by time. The events of one thread are in the order in which they happened, also at
@@ -260,6 +260,7 @@ class Trace:
             events, and are not in `threads`.
         evidence: What is known beside the events: samples and core times from outside, and garbage collections.
         gaps: The times of threads of which events are missing, by thread and time; () if the trace is complete.
+        cut_ns: How long tracing had gone on at `start_ns`; 0 if the trace has its begin.
     """
 
     process: Process
@@ -276,6 +277,15 @@ class Trace:
     silent: tuple[Silent, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
     gaps: tuple[Gap, ...] = ()
+    cut_ns: int = 0
+
+    @property
+    def origin_ns(self) -> int:
+        """The time from which reports count: when tracing began.
+
+        A recording of `headway watch` is one of the last seconds of a process: for it, its own begin.
+        """
+        return self.start_ns if self.evidence.watched else self.start_ns - self.cut_ns
 
     def stack(self, index: int) -> tuple[Frame, ...]:
         """Return the frames of a stack, innermost first; () for the unknown stack."""

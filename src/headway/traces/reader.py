@@ -117,6 +117,7 @@ class _Reading:
         self._offset = int(self._header["chunks_offset"])
         self._start_ns = int(self._header["start_ns"])
         self._end_ns = int(self._header["end_ns"])
+        self._cut_ns = 0
         self._damaged_bytes = 0
         if self._end_ns and not 0 <= self._end_ns - self._start_ns <= _LONGEST_NS:
             self._damaged_bytes += self._header["end_ns"].nbytes
@@ -204,6 +205,7 @@ class _Reading:
             silent=silent,
             evidence=replace(evidence, collections=collections_of(collections, end_ns)),
             gaps=self._gaps.of(threads, events, self._start_ns, end_ns),
+            cut_ns=self._cut_ns,
         )
 
     def _silent(self, seen: Sequence[SeenThread], evidence: Evidence) -> tuple[Silent, ...]:
@@ -427,6 +429,7 @@ class _Reading:
             policy_options=None if is_over else before.policy_options,
         )
         self._start_ns = cut_ns
+        self._cut_ns += cut_off_ns
         return _without(events, mending.cut_front(events, cut_ns))
 
     def _surveyed_interval_us(self, cut_ns: int) -> int:

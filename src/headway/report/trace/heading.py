@@ -35,8 +35,12 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
         + ", ".join(_users(analysis))
     )
     later_ns = analysis.trace_start_ns - analysis.origin_ns
-    if later_ns:
-        yield f"began {duration(later_ns)} after the first process of the launch, from whose start all times here count"
+    began_ns = later_ns - analysis.cut_ns
+    if began_ns > 0:
+        yield f"began {duration(began_ns)} after the first process of the launch, from whose start all times here count"
+    if analysis.cut_ns and later_ns:
+        whence = "" if began_ns > 0 else "; all times here count from the start"
+        yield f"its events before {duration(later_ns)} were overwritten by newer ones{whence}"
     if analysis.windowed:
         since_ns, until_ns = (time - analysis.origin_ns for time in (analysis.start_ns, analysis.end_ns))
         yield f"only from {duration(since_ns)} to {duration(until_ns)} after the start"

@@ -19,8 +19,9 @@ The keys are `version`, `process`, `window`, `events`, `switch_interval_ns`, `wa
 - A `switch_interval_ns` of 4294967295000 may also be a longer one.
 - Locations are {"file", "line", "function"}, or null if they are unknown. Stacks begin with the innermost frame.
 - `process.family` is hexadecimal. The times of windows, timelines, the longest holds, threads' lives and the end of the
-  policy count from the begin of tracing in this process, `process.start_realtime_ns`. That is `process.offset_ns` after the
-  begin of the launch, from which the times of the report in words count, and `--since` and `--until`.
+  policy count from the begin of this trace, `process.start_realtime_ns`: that of tracing in this process or, if events were
+  overwritten, that of what is left. It is `process.offset_ns` after the begin of the launch, from which the times of the
+  report in words count, and `--since` and `--until`.
 - `process.policy_options` is null if there was no policy, or its options are not known. `changed` has those that differed from
   their presets, `presets` the others.
 """

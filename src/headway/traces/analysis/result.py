@@ -139,7 +139,8 @@ class Analysis:
     Attributes:
         process: The process that was traced.
         origin_ns: The time from which reports count: the begin of tracing in the first process of the launch.
-        trace_start_ns: The begin of tracing. The window and the timelines are in the trace's own times.
+        trace_start_ns: The begin of the trace. The window and the timelines are in the trace's own times.
+        cut_ns: How long tracing had gone on by then: earlier events were overwritten. 0: the trace has its begin.
         trace_end_ns: The end of tracing.
         start_ns: The begin of the window.
         end_ns: The end of the window.
@@ -178,6 +179,7 @@ class Analysis:
     process: Process
     origin_ns: int
     trace_start_ns: int
+    cut_ns: int
     trace_end_ns: int
     start_ns: int
     end_ns: int

@@ -60,7 +60,7 @@ def analyse(
         until_ns: The end of the window. None: the trace's end.
         threads: Indices of the threads whose lines of code are wanted (`held`, `waited`, `longest`, `contention`); the
             rest is about all threads. None: all threads.
-        origin_ns: The time from which reports count, in the trace's times. None: the trace's begin.
+        origin_ns: The time from which reports count, in the trace's times. None: the trace's own origin.
     """
     start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
     end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
@@ -82,8 +82,9 @@ def analyse(
     waited = sum(gil.waits.count for gil in gils), sum(gil.waits.total_ns for gil in gils)
     analysis = Analysis(
         process=trace.process,
-        origin_ns=trace.start_ns if origin_ns is None else origin_ns,
+        origin_ns=trace.origin_ns if origin_ns is None else origin_ns,
         trace_start_ns=trace.start_ns,
+        cut_ns=trace.cut_ns,
         trace_end_ns=trace.end_ns,
         start_ns=start_ns,
         end_ns=end_ns,
