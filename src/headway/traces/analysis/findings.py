@@ -23,7 +23,14 @@ from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.intervals import DEFAULT_NS
 from headway.traces.analysis.late import LATE_NS
-from headway.traces.analysis.lock_findings import another_way, deadlocks, exhausted_pools, lock_waits, who_had
+from headway.traces.analysis.lock_findings import (
+    another_way,
+    deadlocks,
+    exhausted_pools,
+    is_for_the_gil,
+    lock_waits,
+    who_had,
+)
 from headway.traces.analysis.long_holds import long_holds
 from headway.traces.analysis.long_intervals import long_intervals
 from headway.traces.analysis.off_core import without_running
@@ -73,7 +80,9 @@ def findings(analysis: Analysis) -> tuple[Finding, ...]:
     found = [finding for rule in RULES for finding in rule(analysis)]
     used = list(used_up(analysis))
     guilty = guilty_function(analysis) if any(_matters(analysis, gil) for gil in analysis.gils) else None
-    told = None if guilty is None else told_already(analysis, guilty, found)
+    no_cause = {wait.frame for wait in analysis.lock_waits if is_for_the_gil(wait)}
+    of_causes = [one for one in found if one.kind not in ("contended-lock", "turns") or one.frame not in no_cause]
+    told = None if guilty is None else told_already(analysis, guilty, of_causes)
     behind = [] if guilty is None or told is not None else [behind_a_function(analysis, guilty, used)]
     found += behind or used
     if any(one.weight == "problem" for one in found):

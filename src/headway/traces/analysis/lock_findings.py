@@ -23,11 +23,14 @@ from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Frame, Park
 from headway.traces.sources import source_line
 
-__all__ = ["another_way", "deadlocks", "exhausted_pools", "lock_waits", "locks", "who_had"]
+__all__ = ["another_way", "deadlocks", "exhausted_pools", "is_for_the_gil", "lock_waits", "locks", "who_had"]
 
 MOST_PLACES = 3
 _WORTH_TELLING, _MOST_HOLDERS = 0.15, 3
 """What a thread with a lock did for this share of the others' waiting is told, up to so many of them."""
+
+_COMPUTED = 0.8
+"""Threads that held the GIL for this share of the time for which they had a lock would wait for the GIL without it."""
 
 _STOPPED = 0.1
 """The least part of the time of all known stops of the world for which a line is told."""
@@ -380,10 +383,30 @@ def _telling(one: ParkPlace) -> tuple[LockHold, ...]:
     return tuple(worth[:_MOST_HOLDERS]) or one.holders[:1]
 
 
+def is_for_the_gil(one: ParkPlace) -> bool:
+    """Tell whether threads had a lock in turn and held the GIL meanwhile, so that without the lock they would wait for it.
+
+    A thread that does something else, and seldom, is not one of them: its waits would end with the switch interval.
+    """
+    ran_ns = sum(
+        blocked_ns
+        for each in one.holders
+        if each.doing is Doing.RAN
+        for thread, blocked_ns in each.by_thread_ns.items()
+        if thread in one.members
+    )
+    return 2 * one.known_ns > one.times.total_ns and ran_ns >= _COMPUTED * one.known_ns
+
+
 def another_way(one: ParkPlace, analysis: Analysis) -> str:
     """Return the advice that follows from what the threads did that had the lock; "" if that is not known."""
     if not who_had(one, analysis):
         return ""
+    if is_for_the_gil(one):
+        return (
+            f"use {in_parallel(analysis.process)}: each of these threads held the GIL while it had the lock, so without this"
+            " lock they would wait for the GIL"
+        )
     doing = {each.doing for each in _telling(one)}
     held_ns = max(((gil.holds.total_ns, gil.wall_ns) for gil in analysis.gils), default=(0, 0))
     if not doing & {Doing.AWAY, *AWAITING} and held_ns[0] >= FULL * held_ns[1] > 0:
