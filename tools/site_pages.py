@@ -1,9 +1,11 @@
-"""Make the reference pages from the code: command line, Python interface, metrics, trace file, policy header."""
+"""Make the reference pages from the code: command line, Python interface, JSON, metrics, trace file, policy header."""
 
 import argparse
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from site_json import json_outputs
 
 import headway
 from headway import errors, lab
@@ -216,6 +218,7 @@ def policy_header() -> Iterator[str]:
 PAGES: Mapping[str, Callable[[], Iterator[str]]] = {
     "reference/command-line.md": command_line,
     "reference/python.md": python,
+    "reference/json.md": json_outputs,
     "reference/metrics.md": metrics,
     "reference/trace-file.md": trace_file,
     "reference/policy-header.md": policy_header,

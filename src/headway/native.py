@@ -57,7 +57,14 @@ CHUNK_BYTES = 16384
 
 @dataclass(frozen=True)
 class PolicyOption:
-    """An option of a policy for the GIL; the option's name ends with its unit."""
+    """An option of a policy for the GIL.
+
+    Attributes:
+        name: The name, which ends with the unit.
+        least, most: The bounds of its values.
+        preset: The value if none is given.
+        about: What it changes.
+    """
 
     name: str
     least: int
@@ -68,7 +75,14 @@ class PolicyOption:
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy for the GIL (native/policy)."""
+    """A policy for the GIL (native/policy).
+
+    Attributes:
+        name: The name, as `--policy` takes it.
+        about: What it does.
+        good_for, bad_at: The programs that it helps, and those that it does not.
+        options: Its own options.
+    """
 
     name: str
     about: str

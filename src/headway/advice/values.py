@@ -147,7 +147,7 @@ class Advice:
         contenders: All measured models; the first is one call after the other.
         refusals: The models that cannot run the function.
         break_even: Where pools begin to pay, by model.
-        holds: Who holds the GIL; None with the reason in `holds_why`, in a sentence.
+        holds, holds_why: Who holds the GIL; None with the reason in `holds_why`, in a sentence.
         lags: The lags of an event loop.
         predicted: Predictions for other numbers of cores.
         server: Predictions for a server's threads beside the function, in sentences.

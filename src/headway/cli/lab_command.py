@@ -330,6 +330,16 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _described(one: Experiment) -> dict[str, object]:
+    """Return an experiment as JSON.
+
+    Fields:
+        name, question, method: The experiment.
+        in_the_figure: What its figure includes.
+        metric: The metric, whose unit is in its name.
+        sources: The publications that it is about.
+        variants: By size of the lab: the variants with their `model`, `params` and `placements`.
+        claims: The claims: `id`, `text`, `source` and `why`.
+    """
     return {
         "name": one.name,
         "question": one.question,

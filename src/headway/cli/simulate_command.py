@@ -354,7 +354,15 @@ def _write_csv(path: Path, axes: "Sequence[Axis]", swept: "Sequence[tuple[Point,
 def _json(
     scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
 ) -> dict[str, Any]:
-    """Return the result as JSON; the same scenario, costs and seeds give the same JSON."""
+    """Return the result as JSON; the same scenario, costs and seeds give the same JSON.
+
+    Fields:
+        scenario, title: The scenario.
+        calibration: The name of the costs.
+        sweep: The swept parameters with their values; {} without a sweep.
+        points: For each point of the sweep its `values`, the summary over the seeds, and `overloads`: the clients whose
+            requests come faster than they are answered.
+    """
     from headway.sim.overload import overloads
 
     return {

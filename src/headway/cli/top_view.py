@@ -174,11 +174,30 @@ def _heads(samples: "Sequence[Sample]") -> list[str]:
 
 
 def to_json(samples: "Sequence[Sample]") -> dict[str, Any]:
-    """Return one interval as JSON: times in seconds, shares from 0 to 1."""
-    return {"time": time.time(), "processes": [_process(sample) for sample in samples]}
+    """Return one interval as JSON: times in seconds, shares from 0 to 1.
+
+    Fields:
+        time: The seconds since 1970.
+        processes: The processes.
+    """
+    return {"time": time.time(), "processes": [process_to_json(sample) for sample in samples]}
 
 
-def _process(sample: "Sample") -> dict[str, Any]:
+def process_to_json(sample: "Sample") -> dict[str, Any]:
+    """Return the figures of a process.
+
+    Fields:
+        pid, program: The process.
+        has_gil: Whether it has a GIL.
+        gil_came_on: Whether an extension module has switched the GIL of a free-threaded build on.
+        unreleased: The ids of threads that have held a sub-interpreter's own GIL since before the counting.
+        interval_s: The length of this interval.
+        window_s: The length of the window that percentiles are about.
+        gils: For each GIL its `index`, `utilisation`, `handovers_per_s`, and the `holder` at the end; null: nobody.
+        came, went: Names of threads that began or ended in the interval.
+        ended: The sums of the threads that ended in it.
+        threads: The threads.
+    """
     interval: Rates = sample.interval
     over = {one.now.serial: one for one in sample.window.threads}
     return {
@@ -216,11 +235,22 @@ def _process(sample: "Sample") -> dict[str, Any]:
             "forced_per_s": interval.ended.forced_per_s,
             "worst_wait_s": interval.ended.worst_wait_ns / 1e9,
         },
-        "threads": [_thread(one, over.get(one.now.serial, one)) for one in interval.threads],
+        "threads": [thread_to_json(one, over.get(one.now.serial, one)) for one in interval.threads],
     }
 
 
-def _thread(one: "ThreadRates", over: "ThreadRates") -> dict[str, Any]:
+def thread_to_json(one: "ThreadRates", over: "ThreadRates") -> dict[str, Any]:
+    """Return the figures of a thread.
+
+    Fields:
+        serial, tid, name: The thread.
+        gil: The index of its GIL.
+        state, state_s: What it does, and since when.
+        hold_share, wait_share: The shares of the interval in which it had the GIL, and waited for it.
+        holds_per_s, waits_per_s, forced_per_s: How often it had the GIL, waited for it, and was made to release it.
+        window: Percentiles of its waits in the window, and the worst one; null: it did not wait.
+    """
+
     def seconds(time_ns: float | None) -> float | None:
         return None if time_ns is None else time_ns / 1e9
 

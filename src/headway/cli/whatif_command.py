@@ -19,7 +19,10 @@ from headway.errors import UsageError
 from headway.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headway.sim.machine import Costs
+    from headway.sim.ranking import Ranked
     from headway.sim.replay.change import Change
     from headway.sim.replay.learn import Model
     from headway.sim.whatif import Prediction
@@ -122,9 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         ranked = rank(model, costs, cores=cores, seeds=arguments.seeds, progress=tell)
         left = untried(model, str(arguments.trace))
         if arguments.json:
-            why = missed(ranked)
-            told = [] if why else [{"worth": one.worth, **_json(one.prediction)} for one in ranked]
-            console.print_json({"ranked": told, "missed": why, "untried": left})
+            console.print_json(_ranked_json(ranked, missed(ranked), left))
         else:
             console.print_rendered(ranking(ranked, str(arguments.trace), left))
         return 0
@@ -282,6 +283,18 @@ def _threads(text: str) -> tuple[str, int]:
             f"--threads is '{text}', expected 0 to {_MOST_THREADS} threads", hint=f"as in `--threads '{role}:8'`"
         )
     return role, count
+
+
+def _ranked_json(ranked: "Sequence[Ranked]", why: "Sequence[str]", left: "Sequence[str]") -> dict[str, object]:
+    """Return the ranking as JSON.
+
+    Fields:
+        ranked: The predictions of the changes, the best first, each with its `worth`.
+        missed: Why no change can be ranked, a clause for each role that the replay without a change misses; [] if it can.
+        untried: Why it does not shorten the holds for which threads waited most; [] if it does, or has no reason to.
+    """
+    told = [] if why else [{"worth": one.worth, **_json(one.prediction)} for one in ranked]
+    return {"ranked": told, "missed": why, "untried": left}
 
 
 def _json(prediction: "Prediction") -> dict[str, object]:

@@ -35,7 +35,18 @@ def _evidence(one: Evidence) -> dict[str, Any]:
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict with its evidence and the published ratios."""
+    """Return a verdict with its evidence and the published ratios.
+
+    Fields:
+        claim, text, source: The claim's id, its words, and the publication that it is from.
+        published: The published ratios, each with its source.
+        experiment: The experiment's name.
+        interpreter: An interpreter's id, or "all", "any", "pair" or "native" for claims that are not about one.
+        verdict: The outcome.
+        sentence: The reason in one sentence.
+        evidence: All the evidence, the deciding piece first: `outcome`, `what`, `ratio`, `count`, `expected`, `launches`, and
+            `launches_to_decide`, which is null where too many would be needed.
+    """
     return {
         "claim": verdict.claim.id,
         "text": verdict.claim.text,
@@ -61,7 +72,20 @@ def _finding(one: Finding) -> dict[str, Any]:
     }
 
 
-def _cell(result: CellResult) -> dict[str, Any]:
+def cell_to_json(result: CellResult) -> dict[str, Any]:
+    """Return a cell with its figures and launches.
+
+    Fields:
+        experiment, label, series, setting: The place of the cell in its experiment.
+        model, params: The concurrency model and its parameters.
+        interpreter: The interpreter's id.
+        placement: The placement of the launches on cores.
+        metrics: By metric: its `level` with an interval, the `launch_values` and what is odd about them (`two_modes`,
+            `outlying_launches`), and for a series of rounds its `steady_states`.
+        prediction: The prediction that was made before the launches, with `off_by` for each figure; null: there is none.
+        utilisation: The mean share of the cores' time that was used; null: unknown.
+        launches: Every launch: `block`, `status`, `reason`, `wall_s`, `facts`, `samples` and `stderr`.
+    """
     metrics = {}
     for metric in result.metrics():
         values = result.values(metric)
@@ -114,7 +138,20 @@ def _prediction(result: CellResult) -> dict[str, Any] | None:
 
 
 def run_to_json(run: Run) -> dict[str, Any]:
-    """Return the whole run as JSON values. Times are in seconds; a metric's unit is in its name."""
+    """Return the whole run as JSON values. Times are in seconds; a metric's unit is in its name.
+
+    Fields:
+        run: The run's id.
+        started_at, ended_at: UTC, ISO 8601; `ended_at` is null while the run goes on, or if it was cut short.
+        complete: Whether all launches are done.
+        settings: The settings, with the machine, the doctor's checks and the interpreters.
+        cells: The measured cells.
+        verdicts: The claims' verdicts.
+        findings: What the verdicts mean for users: `text`, `advice`, `evidence`, the `experiment` and `claim`, and the
+            interpreters in `holds_on` and `fails_on`.
+        unknown_experiments: Experiments of the run that this version of Headway lacks, each with its number of launches.
+        skipped: Requested cells that could not run, with the reason.
+    """
     assessed = assess(run)
     return {
         "run": run.id,
@@ -122,7 +159,7 @@ def run_to_json(run: Run) -> dict[str, Any]:
         "ended_at": run.header.ended_at,
         "complete": run.header.complete,
         "settings": run.settings.to_json(),
-        "cells": [_cell(result) for result in run.results.values()],
+        "cells": [cell_to_json(result) for result in run.results.values()],
         "verdicts": [verdict_to_json(verdict) for verdict in assessed.verdicts],
         "findings": [_finding(one) for one in assessed.findings],
         "unknown_experiments": [{"experiment": name, "launches": launches} for name, launches in run.unknown.items()],
@@ -176,7 +213,12 @@ def run_to_pyperf(run: Run) -> dict[str, Any]:
 def comparison_to_json(before: Run, after: Run, differences: Iterable[Difference]) -> dict[str, Any]:
     """Return two runs side by side as JSON values: the ratio is after over before.
 
-    `changed` has a sentence for each difference between the runs other than time: the machine, versions, volumes.
+    Fields:
+        before, after: The ids of the runs.
+        changed: A sentence for each difference between the runs other than time: the machine, versions, volumes.
+        unknown_experiments: Experiments of both runs that this version of Headway lacks.
+        cells: For each cell its name in `cell`, the `metric`, the levels `before` and `after`, their `ratio`, and the `verdict`:
+            "less", "more", "no difference", "inconclusive", "one launch" or "not comparable".
     """
     return {
         "before": before.id,

@@ -52,7 +52,13 @@ def render_machines(runs: Sequence[Run], claims: Sequence[OverMachines]) -> Rend
 
 
 def machines_to_json(runs: Sequence[Run], claims: Sequence[OverMachines]) -> dict[str, Any]:
-    """Return the same report as JSON values."""
+    """Return the same report as JSON values.
+
+    Fields:
+        runs: The run of each machine: `host`, `run` and `complete`.
+        claims: The claims: `id`, `experiment`, `text`, the sentence `over_machines`, the `effect`, and for each of the
+            `machines` its outcome with the deciding figure (`what`, `value`, `low`, `high`).
+    """
 
     def of(one: OnMachine) -> dict[str, Any]:
         told = one.deciding

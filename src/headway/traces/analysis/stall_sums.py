@@ -101,7 +101,20 @@ class StallSums:
     bin_s: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stalls and their sums as JSON values, of the types that the stalls have; `since` is ISO 8601 in UTC."""
+        """Return the stalls and their sums as JSON values, of the types that the stalls have; `since` is ISO 8601 in UTC.
+
+        Each sum has `count`, `time_s`, `longest_s`, and `advice`, which is "" if there is none.
+
+        Fields:
+            stalls: The stalls, by their beginnings, as the log has them.
+            by_cause: Sums by `kind` of stall and `cause` of a part. A stall counts once for each of its causes.
+            by_line: Sums by `cause` and `line`.
+            by_holder: Sums of the waiting for the GIL and for locks whose holder is known: `waited_for`, the `line` at which a
+                lock was waited for, the holder's `thread`, what it was `doing`, and its `place`.
+            by_process: Sums by `program`, `pid`, `host` and `pid_namespace`; null if the stalls do not have it.
+            over_time: Sums by `since`, the beginning of a time bin.
+            bin_s: The length of a time bin.
+        """
         return {
             "stalls": self.rows,
             "by_cause": [
