@@ -191,7 +191,8 @@ dist: packages | interpreters ## Build sdist and wheels into dist/, and try them
 
 .PHONY: packages
 packages: $(DIST)/.locked ## Build sdist and wheels (x86_64, aarch64; glibc 2.28) into dist/
-	@$(BIN)/python tools/manual.py >/dev/null
+	@# The day in the manual page is the commit's, so that the same commit gives the same packages.
+	@SOURCE_DATE_EPOCH="$$(git log -1 --format=%ct 2>/dev/null || echo 315532800)" $(BIN)/python tools/manual.py >/dev/null
 	@PYTHONPATH=tools $(DIST)/bin/python -m wheels.build
 
 .PHONY: dist-systems

@@ -5,6 +5,7 @@ usage: manual.py [FOLDER]
 `make packages` calls the program. A wheel installs the files in the folders of a prefix that man and the shells search.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -22,13 +23,19 @@ COMPLETIONS = {
     "zsh": "zsh/site-functions/_headway",
     "fish": "fish/vendor_completions.d/headway.fish",
 }
-DATA = {"project_name": "Headway", "version": __version__, "manual_title": "Headway", "manual_section": "1"}
+DATA = {
+    "project_name": "Headway",
+    "version": __version__,
+    "manual_title": "Headway",
+    "manual_section": "1",
+    "description": "measure, show, predict and schedule the GIL of Python programs",  # what whatis(1) shows
+}
 
 
 def write(folder: Path) -> list[Path]:
     """Write the files below `folder` and return their paths."""
     texts = {path: script(shell) for shell, path in COMPLETIONS.items()}
-    texts["man/man1/headway.1"] = str(Manpage(parser(), _data=DATA))
+    texts["man/man1/headway.1"] = _with_listings(str(Manpage(parser(), _data=DATA)))
     written = []
     for name, text in texts.items():
         path = folder / name
@@ -36,6 +43,11 @@ def write(folder: Path) -> list[Path]:
         path.write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
         written.append(path)
     return written
+
+
+def _with_listings(page: str) -> str:
+    """Return a page in which indented lines, as those of a list of exit codes, are left as they are: not filled."""
+    return re.sub(r"(?m)^(?:  .*\n)+", lambda lines: f".nf\n{lines[0]}.fi\n", page)
 
 
 def main(arguments: list[str]) -> int:

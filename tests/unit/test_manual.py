@@ -122,6 +122,18 @@ def test_the_policy_page_is_the_header():
     assert len(policies()[0]) >= 4
 
 
+def test_the_manual_page_has_a_purpose_and_keeps_its_lists(tmp_path):
+    """whatis(1) shows the words behind the name, and lists of exit codes and examples are not filled."""
+    manual.write(tmp_path)
+    text = (tmp_path / "man/man1/headway.1").read_text()
+
+    assert re.search(r"^\.SH NAME\nheadway \\- \w+", text, re.MULTILINE)
+    listings = re.findall(r"^\.nf\n(.*?)^\.fi$", text, re.MULTILINE | re.DOTALL)
+    assert any("neither the process nor one below it could be recorded; one\n" in one for one in listings)
+    rest = re.sub(r"(?ms)^\.nf\n.*?^\.fi$", "", text)
+    assert not re.search(r"^  ", rest, re.MULTILINE)
+
+
 def test_manual_and_completions_are_written(tmp_path):
     """The manual page names every command, and bash completes a command's name with the written completion."""
     written = manual.write(tmp_path)
