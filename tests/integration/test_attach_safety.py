@@ -40,19 +40,20 @@ NOBODY = 65534
 pytestmark = pytest.mark.slow
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which only root can")
 
-# Threads contend, for longer than the switch interval, and rest in between: attach is what takes its time. Commands come
-# on stdin. Modules are imported before the program may become another user, who could not read them if root has
+# Threads contend, for longer than the switch interval, and rest in between: attach is what takes its time. While the
+# program looks at itself they do not rest, so that there is something to count. Commands come on stdin. Modules are imported before the program may become another user, who could not read them if root has
 # installed the interpreter.
 PROGRAM = r"""
 import _socket, ctypes, errno, json, os, select, struct, sys, sysconfig, threading, time, platform
 sysconfig.get_config_vars()
 "".encode("utf-16-le"), "".encode("utf-32-le"), "".encode("latin-1")
+looks = threading.Event()
 def burn():
     while True:
         until = time.thread_time() + 0.012
         while time.thread_time() < until:
             sum(range(2000))
-        time.sleep(0.2)
+        looks.wait(0.2)
 for _ in range(2):
     threading.Thread(target=burn, daemon=True).start()
 uid = int(sys.argv[2])
@@ -73,10 +74,13 @@ def look():
         library.hw_schedule_counts(counts)
         library.hw_gil_times(times, ctypes.byref(times, 8))
         return counts[0], times[1]
+    looks.set()
     before = counted()
     for _ in range(20):
         time.sleep(0.001)
-    return [library.hw_trace_active(), library.hw_schedule_active().decode(), counted() != before]
+    found = [library.hw_trace_active(), library.hw_schedule_active().decode(), counted() != before]
+    looks.clear()
+    return found
 while True:
     if not select.select([sys.stdin], [], [], 0.002)[0]:
         continue

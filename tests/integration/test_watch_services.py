@@ -480,7 +480,7 @@ def started(options):
     return variables, pid
 
 watchers, doors, start = [], [], watching.start_watcher
-watching.start_watcher, watching._enter = started, refuse
+watching.start_watcher, watching.enter = started, refuse
 try:
     headway.watch("mine", required=True)
 except RecordingError as error:
