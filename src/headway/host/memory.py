@@ -34,7 +34,7 @@ def memory_left_bytes(groups: str, *, with_active: bool = False) -> int:
     return min([int(match[1]) * 1024 if match else 0, *_left_by_groups(groups, caches)])
 
 
-def _left_by_groups(groups: str, caches: Sequence[str] = ("inactive_file",)) -> Iterator[int]:
+def _left_by_groups(groups: str, caches: Sequence[str]) -> Iterator[int]:
     """Yield limit minus usage of each control group: cgroups(7), version 2, then 1.
 
     The usage includes file pages that nobody has used for a while, which the kernel gives up before it swaps.

@@ -22,7 +22,7 @@ from typing import Final, final
 from headway.live import files, proc
 from headway.live.options import BETWEEN_NAME
 
-__all__ = ["Program", "Terminal", "alone", "check_open_files", "detached", "start_detached"]
+__all__ = ["Program", "Terminal", "alone", "check_open_files", "detached", "let_be_killed_first", "start_detached"]
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37  # <linux/prctl.h>
 _CLONE = {"x86_64": 56, "aarch64": 220}  # <asm/unistd.h>
@@ -44,6 +44,12 @@ _KILLED_FIRST: Final = b"1000"
 """The oom_score_adj of a process of ours. To raise it takes no right."""
 _ARG_START, _ARG_END = 45, 46
 """Indices of the fields of /proc/PID/stat behind the program's name."""
+
+
+def let_be_killed_first(pid: int | str) -> None:
+    """Let the kernel kill a process of ours where memory ends, and not the program; nothing happens if it is gone."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_bytes(_KILLED_FIRST)
 
 
 def check_open_files() -> None:
@@ -328,8 +334,7 @@ def alone(name: bytes, *kept: int | None, killed_first: bool = True) -> list[int
         if one != nothing:
             os.dup2(nothing, one)
     if killed_first:
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_bytes(_KILLED_FIRST)
+        let_be_killed_first("self")
     with contextlib.suppress(OSError, ValueError, IndexError):
         _rename(name)
     return moved

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final, final
 
 from headway.host.memory import groups_of, memory_left_bytes
+from headway.live.detached import let_be_killed_first
 from headway.live.kept import partial_of
 from headway.live.ours import command_of
 from headway.live.stall_log import Gaps
@@ -40,8 +41,6 @@ _MAY_WAIT: Final = 20
 """So many recordings may wait for their analysis in any case. Their analyses take some seconds."""
 _PART_OF_FILES: Final = 4
 """The part (1 / _PART_OF_FILES) of the files that the watcher may open that recordings may take; a ring takes some, too."""
-_KILLED_FIRST: Final = b"1000"
-"""The oom_score_adj of an analysis: where memory ends, the kernel kills it and not the service."""
 _LEAST_BYTES: Final = 30 << 20
 """With less memory no analysis begins: where the kernel ends a container as a whole, it would end the service, too."""
 
@@ -235,8 +234,7 @@ def start_analysis(recordings: Sequence[tuple[Path, int, bytes]]) -> tuple[subpr
         opened.pop_all()
         asking.close()
     # Its imports take longer than its work, so it does not do this itself.
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{process.pid}/oom_score_adj").write_bytes(_KILLED_FIRST)
+    let_be_killed_first(process.pid)
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(process.pid) in (os.SCHED_FIFO, os.SCHED_RR):  # there nice means nothing
             os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
