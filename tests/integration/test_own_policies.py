@@ -51,9 +51,24 @@ print(*rounds)
 
 def run(*arguments):
     """Run the command line."""
+    return called(HEADWAY, arguments)
+
+
+def called(headway, arguments):
+    """Run a command line of Headway that is begun by other words than usual."""
     return subprocess.run(
-        [*HEADWAY, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False, env=unobserved()
+        [*headway, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False, env=unobserved()
     )
+
+
+SHARES_AT_ONCE = """
+import sys
+import headway.sim.run as run
+from headway.cli import main
+run._WORTH_A_PROCESS_S = 0
+sys.exit(main())
+"""
+"""However fast the machine is, processes share the runs that are left after the first one."""
 
 
 def built(source, library):
@@ -260,12 +275,13 @@ def test_a_faulty_policy_in_one_of_several_processes_is_told(tmp_path):
         "--seeds",
         "3",
         "--duration",
-        "30",
+        "3",
         "--jobs",
         "2",
     ]
 
-    done = run("simulate", "t2", "--policy", library, "--calibration", "preset", *sweep)
+    words = ("simulate", "t2", "--policy", library, "--calibration", "preset", *sweep)
+    done = called([sys.executable, "-c", SHARES_AT_ONCE], words)
 
     assert done.returncode != 0
     assert "crashed (SIGSEGV) in or after a call of the policy faulty" in done.stderr

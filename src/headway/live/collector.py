@@ -90,8 +90,8 @@ class DetachedCollector:
                     return  # the program was never begun
                 with collect.Collector(door, file, max_bytes=max_bytes, overwrites=overwrites) as collecting:
                     collecting.run(over)
-                    look(over=True)
                     locked.close()
+                    look(over=True)  # after the lock is gone: the reader of the program's stderr sees its end then
                     if terminal is not None and terminal.reopen():
                         afterwards(collecting.files, collecting.problems)
                     # A child that the program has left behind may be just beginning to record.

@@ -16,7 +16,7 @@ import struct
 import time
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import NamedTuple, Self, final
 
 from headway.live.lived import is_exiting
 from headway.live.memory import ILL_FORMED, Memory
@@ -40,6 +40,7 @@ _FRAME_BYTES = 160
 _CODE_BYTES = 256
 _MOST_CODES = 8192
 _MOST_ACCOUNTS = 64
+_MOST_LOOKS = 4096
 _FUTEX = {"x86_64": {202, 449, 455}, "aarch64": {98, 449, 455}}.get(platform.machine(), set())
 """The numbers of the system calls futex, futex_waitv and futex_wait (<asm/unistd.h>)."""
 _AT_ONCE_NS = 2_000_000
@@ -51,6 +52,8 @@ _RUNNABLE = b"R"
 """The state of a thread that runs or could run."""
 _STANDS_STILL_NS = 20_000_000
 """More than the age of the account of a thread that runs: the kernel renews it at each tick, 10 ms apart at most."""
+_ASLEEP_AGAIN = 1 / 8
+"""A thread whose account stands still is seen asleep again after this part of that time."""
 _EXITING_NS = 10_000_000
 """A thread that has an event so long after the first look at an exiting process shows that the process goes on."""
 _STOPPED = (b"T", b"t")
@@ -216,6 +219,22 @@ class Looker:
 
 
 @final
+class _Look(NamedTuple):
+    """What is known of a thread with the account of the last look."""
+
+    account: tuple[int, int]
+    """What it ran and queued, as the kernel tells it."""
+    since_ns: int
+    """The first look that found this account."""
+    slept_ns: int
+    """What the kernel has counted as waits for a core so far although the thread slept."""
+    runnable_ns: int = 0
+    """The first look at which the thread could have run with this account; 0: none."""
+    asleep_ns: int = 0
+    """The last look that found it asleep with this account; 0: none."""
+
+
+@final
 class Accounts:
     """The core time that the system gave threads of one process. Files stay open: they are read many times a second."""
 
@@ -225,8 +244,8 @@ class Accounts:
         self._ids = ThreadIds(pid)
         self._files: dict[int, int] = {}
         self._state = -1
-        self._unchanged: dict[int, tuple[int, int, int]] = {}
-        """By thread that holds a GIL: what it ran and queued, and since when it could have run with that account; 0: never."""
+        self._looks: dict[int, _Look] = {}
+        """The last look at each thread."""
 
     def now(self, tid: int, *, holds: bool = False) -> CoreTime | None:
         """Return a thread's core time up to now, as `of`.
@@ -249,6 +268,10 @@ class Accounts:
             now_ns: The time.
             holds: The thread holds a GIL. The kernel counts a wait for a core when it is over, but others wait for this
                 thread now. So such a wait is counted as far as looks show that it goes on.
+
+        The kernel may count a sleep as a wait for a core, from Linux 6.12 on: a thread that sleeps can stay in its run queue
+        for a while, and what moves it to another core's then begins a wait that ends with the sleep. No more of a wait is
+        counted than there was time since the thread was last seen asleep.
         """
         try:
             if tid not in self._files:
@@ -259,22 +282,38 @@ class Accounts:
             ran, queued, _ = os.pread(self._files[tid], 100, 0).split()
         except (OSError, ValueError):
             self._ids.forget(tid)
+            self._looks.pop(tid, None)
             with contextlib.suppress(OSError, KeyError):
                 os.close(self._files.pop(tid))
             return None
-        pending_ns = self._pending_ns(tid, int(ran), int(queued), now_ns) if holds else 0
-        return CoreTime(now_ns, tid, int(ran), int(queued) + pending_ns)
+        look = self._compared(tid, int(ran), int(queued), now_ns, holds=holds)
+        pending_ns = now_ns - look.runnable_ns if holds and look.runnable_ns else 0
+        waited_ns = int(queued) - look.slept_ns + (pending_ns if pending_ns >= _STANDS_STILL_NS else 0)
+        return CoreTime(now_ns, tid, int(ran), waited_ns)
 
-    def _pending_ns(self, tid: int, ran_ns: int, queued_ns: int, now_ns: int) -> int:
-        """Return for how long a thread has certainly been waiting for a core: it could run, and its account stands still."""
-        before = self._unchanged.get(tid)
-        if before is None or before[:2] != (ran_ns, queued_ns) or not before[2]:
-            if len(self._unchanged) >= _MOST_ACCOUNTS:
-                self._unchanged.clear()
-            self._unchanged[tid] = (ran_ns, queued_ns, now_ns if self._state_of(tid, now_ns) == _RUNNABLE else 0)
-            return 0
-        lasts_ns = now_ns - before[2]
-        return lasts_ns if lasts_ns >= _STANDS_STILL_NS else 0
+    def _compared(self, tid: int, ran_ns: int, queued_ns: int, now_ns: int, *, holds: bool) -> _Look:
+        """Return what is known of a thread after a look at its account, and keep it until the next look."""
+        if len(self._looks) >= _MOST_LOOKS:
+            self._looks.clear()
+        before = self._looks.get(tid)
+        if before is not None and before.account == (ran_ns, queued_ns):
+            look = before
+            # A look costs as much as several accounts, so there are few while a thread sleeps for long.
+            known_ns = max(look.since_ns, look.asleep_ns)
+            is_due = not look.runnable_ns and now_ns - known_ns >= (now_ns - look.since_ns) * _ASLEEP_AGAIN
+        else:
+            slept_ns = 0 if before is None else before.slept_ns
+            if before is not None and before.asleep_ns:
+                # The account may have been read after the look at the clock.
+                most_ns = max(now_ns, time.monotonic_ns()) - before.asleep_ns
+                slept_ns += max(0, queued_ns - before.account[1] - most_ns)
+            look = _Look((ran_ns, queued_ns), now_ns, slept_ns)
+            is_due = holds
+        if is_due and (state := self._state_of(tid, now_ns)):
+            known = {"runnable_ns": now_ns} if state == _RUNNABLE else {"asleep_ns": now_ns}
+            look = look._replace(**known)
+        self._looks[tid] = look
+        return look
 
     def _state_of(self, tid: int, now_ns: int) -> bytes:
         """Return the letter of a thread's state (proc(5)); b"" if the kernel does not tell."""
