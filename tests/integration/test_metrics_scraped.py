@@ -23,7 +23,7 @@ from headway.live.roles import Roles, series
 from headway.live.watch import Watch
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 90
+LIMIT_S = 150  # see tests/support/real_programs.py
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -112,7 +112,7 @@ def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have
     Path("service.py").write_text(PROGRAM)
     watched, served = free_port(), free_port()
     Path("prometheus.yml").write_text(
-        "global: {scrape_interval: 200ms, scrape_timeout: 200ms}\n"
+        "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
         f"scrape_configs: [{{job_name: service, static_configs: [{{targets: ['127.0.0.1:{watched}']}}]}}]\n"
     )
     headway = Path(sys.executable).with_name("headway")
@@ -136,8 +136,8 @@ def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have
             assert text is None or answer["status"] == "success", text
             return [(one["metric"], float(one["value"][1])) for one in answer.get("data", {}).get("result", [])]
 
-        # On a busy machine, the loop has stalls for want of a core, too.
-        told = 'headway_stalls_total{cause="blocking call"} >= 2'
+        # On a busy machine, the loop has stalls for want of a core, too, and the analysis of a stall has a tenth of one.
+        told = 'headway_stalls_total{cause="blocking call"} >= 1'
         ((stall, _),) = wait_for(lambda: asked(told), "no stall was scraped")
         assert (stall["kind"], stall["job"]) == ("event loop", "service")
 
