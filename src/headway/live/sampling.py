@@ -220,14 +220,14 @@ class Looker:
 
 @final
 class _Look(NamedTuple):
-    """What is known of a thread with the account of the last look."""
+    """The last look at a thread, and the looks before it that found the same account."""
 
     account: tuple[int, int]
-    """What it ran and queued, as the kernel tells it."""
+    """The time that the thread ran and queued, as the kernel tells it."""
     since_ns: int
     """The first look that found this account."""
     slept_ns: int
-    """What the kernel has counted as waits for a core so far although the thread slept."""
+    """The time that the kernel has counted as waits for a core so far although the thread slept."""
     runnable_ns: int = 0
     """The first look at which the thread could have run with this account; 0: none."""
     asleep_ns: int = 0
