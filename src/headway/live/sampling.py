@@ -310,8 +310,8 @@ class Accounts:
             look = _Look((ran_ns, queued_ns), now_ns, slept_ns)
             is_due = holds
         if is_due and (state := self._state_of(tid, now_ns)):
-            known = {"runnable_ns": now_ns} if state == _RUNNABLE else {"asleep_ns": now_ns}
-            look = look._replace(**known)
+            is_runnable = state == _RUNNABLE
+            look = look._replace(runnable_ns=now_ns) if is_runnable else look._replace(asleep_ns=now_ns)
         self._looks[tid] = look
         return look
 
