@@ -13,7 +13,7 @@ from headway.traces.analysis import accounts
 from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json, stall_line
 from headway.traces.analysis.stalls import find_stalls
-from headway.traces.analysis.thread_events import ThreadEvents
+from headway.traces.analysis.thread_events import EventsByThread, ThreadEvents
 from headway.traces.frames import Asleep, Collected, CoreTime, Frame, Sample
 from headway.traces.model import Kind
 
@@ -104,7 +104,7 @@ def test_a_call_that_computes_is_told_however_late_the_look_is(late_ms):
 def test_a_wait_for_a_core_that_ends_between_two_near_looks_is_of_the_call_before():
     """The system counts a wait for a core at its end: the looks around it are 4 ms apart, of which most are after the call."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 211.2, stack=AT_POLL)
-    events = ThreadEvents(script.trace(300, "MainThread"), 0, lambda _: True)
+    events = ThreadEvents(EventsByThread(script.trace(300, "MainThread")).of(0), 0, lambda _: True)
     looks_ms = [4 * look + 2.5 for look in range(70)]
     looks = [CoreTime(at(ms), 101, 0, 0 if ms < 211 else 200 * MS) for ms in looks_ms]
     ran_ns, queued_ns = accounts.Accounts(looks, lambda _: events).away_ns(101, 0, at(11), at(211), rests=True)
@@ -115,7 +115,8 @@ def test_a_wait_for_a_core_that_ends_between_two_near_looks_is_of_the_call_befor
 
 def test_a_wait_for_a_core_that_began_before_the_looks_at_its_end_is_not_summed_up():
     """A sum of many short times shares what is between two looks; what began before them is told by itself."""
-    events = ThreadEvents(loop(Script()).hold(0, 20, 21, stack=AT_SLEEP).trace(300, "MainThread"), 0, lambda _: True)
+    trace = loop(Script()).hold(0, 20, 21, stack=AT_SLEEP).trace(300, "MainThread")
+    events = ThreadEvents(EventsByThread(trace).of(0), 0, lambda _: True)
     times = np.array([at(13)]), np.array([at(19)]), np.array([True])
     for queued_ms, is_plain in ((7, True), (9, False)):
         looks = [CoreTime(at(ms), 101, 0, 0 if ms < 20 else queued_ms * MS) for ms in (4, 12, 20)]

@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Final, final
 
 from headway.traces.analysis.accounts import Accounts
-from headway.traces.analysis.thread_events import ThreadEvents
+from headway.traces.analysis.thread_events import EventsByThread, ThreadEvents
 from headway.traces.calls import Call, call_at
 from headway.traces.loops import Home, home_at
 from headway.traces.model import Frame, Sample, Trace
@@ -37,10 +37,14 @@ class Observed:
         """The files of source that are not those of the trace any more."""
         return edited(self.trace)
 
+    @cached_property
+    def _events(self) -> EventsByThread:
+        return EventsByThread(self.trace)
+
     def of(self, thread: int) -> ThreadEvents:
         """Return the events of the thread with this index."""
         if thread not in self._own:
-            self._own[thread] = ThreadEvents(self.trace, thread, self.rests)
+            self._own[thread] = ThreadEvents(self._events.of(thread), thread, self.rests)
         return self._own[thread]
 
     def home(self, stack: int) -> Home | None:

@@ -1,7 +1,7 @@
 """The values that describe a stall: its kind, its causes, its parts."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, final
@@ -170,36 +170,47 @@ def merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
     The line of a call that released the GIL is known, so each such line is a part. The lines of other code come from
     samples, so a function is one part, at the line with most of its time.
     """
-    functions: dict[tuple[object, ...], dict[int, list[Part]]] = defaultdict(lambda: defaultdict(list))
+    functions: dict[tuple[object, ...], list[Part]] = defaultdict(list)
     spots: dict[int, Frame | None] = {}  # by the identity of a stack, because there are few stacks
     for part in parts:
         if part.time_ns <= 0:
             continue
-        if id(part.frames) not in spots:
-            spots[id(part.frames)] = part.place
-        spot = spots[id(part.frames)]
+        stack = id(part.frames)
+        if stack not in spots:
+            spots[stack] = part.place
+        spot = spots[stack]
         function = None if spot is None else (spot.filename, spot.function)
         # Members of an Enum by their identity: their hash is Python code, and there may be a million parts.
         kind = (id(part.kept), part.lock, id(part.circle), part.idle, part.lost)
-        key: tuple[object, ...] = (id(part.cause), part.thread, function, *kind)
-        functions[key][0 if spot is None else spot.line].append(part)
+        functions[(id(part.cause), part.thread, function, *kind)].append(part)
     found = []
-    small_ns: dict[Cause, int] = defaultdict(int)
-    for lines in functions.values():
-        for part in _of_function([_sum(some) for some in lines.values()], length_ns):
+    small: dict[int, list[Part]] = defaultdict(list)
+    least_ns = _LEAST_SHARE * length_ns
+    for together in functions.values():
+        first = together[0]
+        # One part, as nearly always where hundreds of threads wait for one another.
+        is_alone = len(together) == 1 and not (first.holders or first.longest_ns or first.also)
+        for part in together if is_alone else _of_function(_by_line(together, spots), length_ns):
             is_unknown = part.cause is Cause.UNEXPLAINED and not part.frames and not part.idle
-            if (is_unknown or part.time_ns < _LEAST_SHARE * length_ns) and not part.lost:
-                small_ns[part.cause] += part.time_ns
+            if (is_unknown or part.time_ns < least_ns) and not part.lost:
+                small[id(part.cause)].append(part)
             else:
                 found.append(part)
-    found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
+    found += [Part(some[0].cause, sum(one.time_ns for one in some)) for some in small.values()]
     return tuple(sorted(found, key=lambda one: -one.time_ns))
+
+
+def _by_line(parts: Sequence[Part], spots: Mapping[int, Frame | None]) -> list[Part]:
+    """Return the sums of a function's parts at each of its lines."""
+    lines: dict[int, list[Part]] = defaultdict(list)
+    for part in parts:
+        spot = spots[id(part.frames)]
+        lines[0 if spot is None else spot.line].append(part)
+    return [_sum(some) for some in lines.values()]
 
 
 def _sum(parts: Sequence[Part]) -> Part:
     """Return the sum of parts at one line; its stack is that of the longest single time."""
-    if len(parts) == 1 and not parts[0].holders and not parts[0].longest_ns:
-        return parts[0]  # as nearly always where hundreds of threads wait for one another
     longest = max(parts, key=lambda one: one.longest_ns or one.time_ns)
     holders = summed(one for part in parts for one in part.holders)
     return replace(longest, time_ns=sum(one.time_ns for one in parts), holders=holders, longest_ns=0)

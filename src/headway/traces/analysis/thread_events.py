@@ -1,14 +1,17 @@
 """The events of one thread, as the search for stalls reads them."""
 
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.model import RAN_ALL, RAN_SHIFT, Kind, Trace
 
-__all__ = ["Spent", "ThreadEvents"]
+__all__ = ["EventsByThread", "Spent", "ThreadEvents"]
+
+_TURNS: Final = np.isin(np.arange(256), [int(one) for one in (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)])
+"""By kind: whether an event begins or ends a hold or a wait."""
 
 
 @final
@@ -24,22 +27,36 @@ class Spent(NamedTuple):
 
 
 @final
+class EventsByThread:
+    """The rows of a trace's events that begin or end a hold or a wait, thread by thread."""
+
+    def __init__(self, trace: Trace) -> None:
+        """Sort the events once: there may be thousands of threads, and a million events."""
+        self._events = trace.events
+        turns = np.flatnonzero(_TURNS[trace.events["kind"]])
+        threads = trace.events["thread"][turns]
+        self._order = turns[np.argsort(threads, kind="stable")]
+        self._ends = np.cumsum(np.bincount(threads, minlength=len(trace.threads))).tolist()
+
+    def of(self, thread: int) -> NDArray[Any]:
+        """Return the rows of the thread with this index, in their order."""
+        return self._events[self._order[self._ends[thread - 1] if thread else 0 : self._ends[thread]]]
+
+
+@final
 class ThreadEvents:
     """The events of one thread that begin or end a hold or a wait."""
 
-    def __init__(self, trace: Trace, thread: int, rests: Callable[[int], bool]) -> None:
+    def __init__(self, mine: NDArray[Any], thread: int, rests: Callable[[int], bool]) -> None:
         """Take the events of a thread; times are in ns, as in the trace.
 
         Args:
-            trace: The trace.
+            mine: The rows of its events (`EventsByThread`).
             thread: The thread's index.
             rests: Tells whether a thread that released the GIL at a stack is in a call that waits.
         """
         self.thread = thread
         self._rests = rests
-        events = trace.events
-        kinds = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
-        mine = events[(events["thread"] == thread) & np.isin(events["kind"], kinds)]
         self.time_ns: NDArray[np.int64] = mine["time_ns"].astype(np.int64)
         self.kind: NDArray[np.uint8] = mine["kind"]
         self.stack: NDArray[np.uint32] = mine["value"]
