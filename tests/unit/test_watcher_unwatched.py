@@ -47,7 +47,7 @@ def test_children_that_could_not_call_are_told(log, tmp_path, capsys):
     said: list[str] = []
     door = tmp_path / "door"
     door.touch()
-    one, other, unwatched = parent(), parent(12), Unwatched(log, door, said.append)
+    one, other, unwatched = parent(), parent(12), Unwatched(log, door, said.append, None)
     unwatched.see(one, S)
     assert (said, gap_in(log)) == ([], None)
 
@@ -74,7 +74,7 @@ def test_a_door_that_is_gone_is_made_again(log, reception):
     door = reception._door
     before = os.stat(door.folder).st_mode
     shutil.rmtree(door.folder)
-    unwatched = Unwatched(log, door.path, said.append)
+    unwatched = Unwatched(log, door.path, said.append, None)
     unwatched.keep_door(reception, S)
 
     assert os.stat(door.folder).st_mode == before
@@ -101,7 +101,7 @@ def test_a_door_that_cannot_be_made_again_is_told_once(log, reception):
     door = reception._door
     shutil.rmtree(door.folder)
     Path(door.folder).touch()
-    unwatched = Unwatched(log, door.path, said.append)
+    unwatched = Unwatched(log, door.path, said.append, None)
     for second in range(9):
         unwatched.keep_door(reception, second * S)
     (line,) = said
@@ -114,6 +114,23 @@ def test_a_door_that_cannot_be_made_again_is_told_once(log, reception):
     Path(door.folder).unlink()
     unwatched.keep_door(reception, 10 * S)
     assert door.path.is_socket()
+
+
+def test_a_removed_headway_is_told_once(log, reception, tmp_path):
+    """A Python that the program starts later does not find the hook; one that has begun goes on."""
+    said: list[str] = []
+    hook = tmp_path / "startup.zip"
+    hook.touch()
+    unwatched = Unwatched(log, reception._door.path, said.append, hook)
+    unwatched.keep_door(reception, S)
+    assert said == []
+
+    hook.unlink()
+    for second in range(2, 9):
+        unwatched.keep_door(reception, second * S)
+    line = f"Headway was removed or replaced since the watch began ({hook} is gone): processes that begin now are not watched"
+    assert said == [line]
+    assert f"as {line}; last at 20" in gap_in(log)[1]
 
 
 def test_a_process_for_which_there_is_no_room_is_noted(tmp_path, capfd):

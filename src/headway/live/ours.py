@@ -10,13 +10,24 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["command_of"]
+from headway import __version__
+
+__all__ = ["NOT_OURS", "command_of"]
+
+NOT_OURS: Final = 70
+"""The exit code of such a process if this Headway is not where it was, or another version is there (EX_SOFTWARE)."""
 
 _RUN: Final = """
 import json, sys
-ours, *others = json.loads(sys.argv.pop(1))
+(version, ours, *others), gone = json.loads(sys.argv.pop(1)), int(sys.argv.pop(1))
 sys.path.insert(0, ours)
-import headway
+try:
+    import headway
+    is_ours = headway.__version__ == version and headway.__file__.startswith(ours)
+except ImportError:
+    is_ours = False
+if not is_ours:
+    sys.exit(gone)
 sys.path.remove(ours)
 sys.path += [path for path in [ours, *others] if path not in sys.path]
 import runpy
@@ -28,6 +39,9 @@ runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 def command_of(python: str, module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module of this Headway, and not of another one that the interpreter has.
 
+    The process of a service may outlive the files: they may be removed, or replaced by those of a later version. The
+    command then ends at once, with NOT_OURS.
+
     Args:
         python: The interpreter.
         module: The module's name.
@@ -36,5 +50,5 @@ def command_of(python: str, module: str, *arguments: str) -> list[str]:
     # As `headway watch`, the interpreter ignores the PYTHON* variables, which are the service's.
     ignores = ["-E"] if sys.flags.ignore_environment else []
     ours = str(Path(__file__).absolute().parents[2])
-    paths = json.dumps([ours, *(os.path.abspath(path) for path in sys.path if path)])
-    return [python, *ignores, "-P", "-c", _RUN, paths, module, *arguments]
+    paths = json.dumps([__version__, ours, *(os.path.abspath(path) for path in sys.path if path)])
+    return [python, *ignores, "-P", "-c", _RUN, paths, str(NOT_OURS), module, *arguments]

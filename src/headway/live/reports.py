@@ -23,7 +23,7 @@ from typing import IO, Any, Final, final
 from headway.host.memory import groups_of, memory_left_bytes
 from headway.live.detached import let_be_killed_first
 from headway.live.kept import partial_of
-from headway.live.ours import command_of
+from headway.live.ours import NOT_OURS, command_of
 from headway.live.stall_log import Gaps
 from headway.live.watched import Watched
 
@@ -95,6 +95,8 @@ class Report:
         """The words on why there is no result, where that is known; else ""."""
         if self.lacks_memory:
             return ", as too little memory is left"
+        if self.process is not None and self.process.poll() == NOT_OURS:
+            return ", as Headway was removed or replaced since the watch began (restart the program)"
         return f" in {_MOST_S} s" if self.is_killed else ""
 
     @property

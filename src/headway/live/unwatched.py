@@ -24,18 +24,19 @@ _PAUSE_NS: Final = 1_000_000_000
 class Unwatched:
     """The processes that a watcher would watch, and does not."""
 
-    def __init__(self, log: Path, door: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, log: Path, door: Path, say: Callable[[str], None], hook: Path | None) -> None:
         """Begin without any.
 
         Args:
             log: The watcher's log.
             door: The socket at which processes call.
             say: Prints a line on stderr.
+            hook: The file of Headway's by which each Python that the program starts finds us; None: there is none.
         """
-        self._log, self._door, self._say = log, door, say
+        self._log, self._door, self._say, self._hook = log, door, say, hook
         self._lost = self._told = self._look_ns = 0
         self._was_gone_ns = -_PAUSE_NS
-        self._is_door_gone = False
+        self._is_door_gone = self._is_hook_gone = False
 
     def refused(self, why: str) -> None:
         """Tell that a process that has called is not watched, and why."""
@@ -76,10 +77,15 @@ class Unwatched:
             self._was_gone_ns = now_ns
             why = reception.make_door_again()
         if why and not self._is_door_gone:
-            text = (
-                f"the watcher's socket {self._door} is gone, and cannot be made again ({why}):"
-                " processes that begin now are not watched"
-            )
-            self._say(text)
-            note_gap_now(self._log, text)
+            self._tell_of_later(f"the watcher's socket {self._door} is gone, and cannot be made again ({why})")
         self._is_door_gone = bool(why)
+        # An upgrade, or the removal of an environment, under a service that goes on.
+        is_gone = self._hook is not None and not os.path.lexists(self._hook)
+        if is_gone and not self._is_hook_gone:
+            self._tell_of_later(f"Headway was removed or replaced since the watch began ({self._hook} is gone)")
+        self._is_hook_gone = is_gone
+
+    def _tell_of_later(self, why: str) -> None:
+        text = f"{why}: processes that begin now are not watched"
+        self._say(text)
+        note_gap_now(self._log, text)

@@ -16,6 +16,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Final, final
 
+from headway.agent import STARTUP_PATH
 from headway.live.allowance import Allowance
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
@@ -71,7 +72,7 @@ class Watcher:
         self._left = Left()
         self._untold = Untold(self._folder)
         self._unreached = Unreached(0 if options.own or options.is_told else options.pid, "watched", self.say)
-        self._unwatched = Unwatched(self.log, door.path, self.say)
+        self._unwatched = Unwatched(self.log, door.path, self.say, None if options.own else STARTUP_PATH)
         self._mark = Mark(self.log, options.pid)
         self._gaps = Gaps(self.log)
         self._left_out = LeftOut(self._gaps, self.say)
