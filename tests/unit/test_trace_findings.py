@@ -31,8 +31,8 @@ def test_a_convoy_is_told_with_names_lines_and_figures():
     assert one.advice.startswith(
         "move the work of cruncher at app.py:12 compute out of the process: `ProcessPoolExecutor`; or"
     )
-    assert "`sys.setswitchinterval(0.0005)` would make these waits about 10 times shorter" in one.advice
-    assert "about 1,923 forced hand-offs a second" in one.advice
+    cost = "`sys.setswitchinterval(0.0005)` would make these waits shorter, at the cost of more forced hand-offs (each takes "
+    assert cost in one.advice
     assert (one.cost_ns, one.threads, one.frame) == (100 * MS, ("reader", "cruncher"), COMPUTE)
 
 

@@ -107,35 +107,14 @@ def test_a_convoy_costs_its_waiters_no_time_without_a_core():
     assert one.fact.endswith("; for 60.5 ms of that, the holder had no core")
 
 
-def test_no_factor_is_promised_where_cores_are_missing():
+def test_no_gain_is_promised_where_cores_are_missing():
     """How much a shorter interval or a policy gives depends on the cores then."""
     advice = told(behind(ran=0.75, wait_ms=6))["convoy"].advice
 
-    assert "times shorter" not in advice
+    assert "hand-offs" not in advice
     assert "measured servers" not in advice
     assert "would make these waits shorter; by how much depends on what else runs on the cores" in advice
     assert "`headway run`, so that io requests the GIL as soon as it has a core" in advice
-
-
-def test_a_late_request_is_not_promised_to_come_ten_times_sooner():
-    """The waiter has a core 4 ms after its interval: 4.5 of the 9 ms go with a shorter interval."""
-    one = told(behind(ran=1.0, wait_ms=9, asks_ms=9))["convoy"]
-
-    assert "about 2 times shorter" in one.advice
-
-
-def test_a_wait_behind_several_holders_has_an_interval_of_each():
-    """A wait of 10 ms behind two CPU-bound threads is two intervals, and so gets ten times shorter."""
-    script, now = Script(), 0.0
-    for _ in range(20):
-        script.wait(2, now, asks_ms=now + 4.99).hold(0, now, now + 5, forced=True, ran=1.0)
-        script.wait(0, now + 5, stack=AT_COMPUTE).add(now + 9.99, 2, Kind.REQUEST)
-        script.hold(1, now + 5, now + 10, forced=True, ran=1.0).wait(1, now + 10, stack=AT_COMPUTE)
-        script.hold(2, now + 10, now + 10.02, stack=AT_RECV)
-        now += 10.02
-    script.add(now, 0, Kind.ACQUIRE)
-
-    assert "about 10 times shorter" in told(script.trace(now, "cpu-a", "cpu-b", "io"))["convoy"].advice
 
 
 def printed(analyses):
@@ -179,5 +158,5 @@ def test_a_calm_convoy_has_its_whole_cost():
     found = analyse(convoy())
     one = found.gils[0].convoys[0]
 
-    assert (one.off_core_ns, one.cost_ns, one.intervals) == (0, one.waits.total_ns, 20)
+    assert (one.off_core_ns, one.cost_ns) == (0, one.waits.total_ns)
     assert replace(one, off_core_ns=MS).cost_ns == one.waits.total_ns - MS

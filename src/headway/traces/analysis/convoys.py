@@ -58,7 +58,6 @@ class Convoy:
         holder_ids: The indices of the threads that held it.
         waits: The waits in the convoy.
         off_core_ns: The part of their total in which the CPU-bound threads held the GIL without a core, as far as is known.
-        intervals: The number of switch intervals in them: one for each preempted hold of a CPU-bound thread.
         each_waits_ns: The total of all waits for this GIL of each waiting thread.
         interval_ns: The switch interval during most of the waits.
         waiter_stack: The stack that waited for most of the time, innermost frame first.
@@ -77,7 +76,6 @@ class Convoy:
     holder_ids: tuple[int, ...]
     waits: Distribution
     off_core_ns: int
-    intervals: int
     each_waits_ns: tuple[int, ...]
     interval_ns: int
     waiter_stack: tuple[Frame, ...]
@@ -158,7 +156,6 @@ def convoys(
                 holder_ids=tuple(np.unique(holds.thread[behind]).tolist()),
                 waits=distribution(length_ns),
                 off_core_ns=int(found_waits.off_core_ns[at].sum()),
-                intervals=int(found_waits.intervals[at].sum()),
                 each_waits_ns=tuple(of_thread_ns[waiters].tolist()),
                 interval_ns=int(values[counts.argmax()]),
                 waiter_stack=_heaviest(trace, waits.stack[mine], length_ns),
@@ -182,8 +179,6 @@ class _Waits(NamedTuple):
     """The preempted hold that ended each."""
     off_core_ns: NDArray[np.int64]
     """The time of each in which CPU-bound threads held the GIL without a core."""
-    intervals: NDArray[np.int64]
-    """The number of preempted holds of CPU-bound threads that each met."""
 
 
 def _in_convoys(
@@ -199,7 +194,7 @@ def _in_convoys(
     long_enough = waits.length_ns >= WAIT_SHARE * interval_ns
     candidates = np.flatnonzero(long_enough & ~waits.open & ~waits.forced & short[waits.thread] & (met.last >= 0))
     if not len(candidates):
-        return _Waits(candidates, candidates, candidates, candidates)
+        return _Waits(candidates, candidates, candidates)
     cpu_hold = _cpu_bound(holds, threads, float(np.median(interval_ns)))[holds.thread]
     preempted = cpu_hold & holds.forced
     forced = np.maximum.accumulate(np.where(preempted, np.arange(len(holds)), -1))
@@ -223,9 +218,7 @@ def _in_convoys(
     count = np.concatenate([[0], np.cumsum(too_late)])
     begun = np.maximum(first, 0)
     meant &= count[last + 1] == count[begun]
-    intervals = np.concatenate([[0], np.cumsum(preempted)])
-    met_intervals = intervals[last + 1] - intervals[begun]
-    return _Waits(candidates[meant], release[meant], off_core_ns[meant], met_intervals[meant])
+    return _Waits(candidates[meant], release[meant], off_core_ns[meant])
 
 
 def _too_late(holds: Holds, interval_ns: float, *, policy: bool) -> NDArray[np.bool_]:
