@@ -175,7 +175,7 @@ class Asked:
     def lost(self, keys: Collection[str], sides: "Mapping[str, Sides]") -> list[str]:
         """Return a line about the benchmarks that only the earlier results have.
 
-        Of stored sessions, these are benchmarks of files that were collected whole.
+        Of stored sessions, these are benchmarks of files that were collected whole, or are not there any more.
 
         Args:
             keys: Those that this session has.
@@ -192,8 +192,11 @@ class Asked:
             and not any("::" in one for one in self.config.args)
             and not self.options.get("lf")
         ):
-            whole = self.collected - self.in_part
-            found = [one for one in self.sessions.keys - set(keys) if one.partition("::")[0] in whole]
+            lost = self.sessions.keys - set(keys)
+            files = {one.partition("::")[0] for one in lost}
+            gone = {one for one in files if not (self.config.rootpath / one).exists()}
+            whole = gone | (self.collected - self.in_part)
+            found = [one for one in lost if one.partition("::")[0] in whole]
         if self.earlier is None or not found:
             return []
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""

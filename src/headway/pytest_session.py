@@ -161,10 +161,10 @@ class Session(Asked):
         """Fail the session if a benchmark regressed beyond its limit, or if there were benchmarks and none was compared."""
         if self.earlier is None or self.why_not not in {"", FORKED}:
             return
-        if self.ended:
-            self.complaints += self.lost({one.key for one in self.entries}, self.sides)
-        # All benchmarks of a session may be skipped; one that was stopped may not have reached them.
-        if not (self.entries or UNMEASURED or (self.ended and self.has_benchmarks)):
+        lost = self.lost({one.key for one in self.entries}, self.sides) if self.ended else []
+        self.complaints += lost
+        # All benchmarks of a session may be skipped, or removed; one that was stopped may not have reached them.
+        if not (self.entries or UNMEASURED or (self.ended and self.has_benchmarks) or lost):
             return
         if self.sessions is not None:
             import platform

@@ -49,6 +49,32 @@ def test_a_benchmark_that_this_tree_skips_is_told_and_is_no_comparison(lost):
     other.stdout.fnmatch_lines(["! in main, and not in this session: test_lost.py::test_work"])
 
 
+@pytest.mark.parametrize("how", ["the test", "the file"])
+def test_a_gate_whose_benchmarks_were_removed_compares_nothing(quick, how):
+    """It fails, and names them; a session that leaves them out on purpose passes."""
+    once = ("-q", "--headway-launches", "1")
+    gate = (*once, "--headway-compare", "base", "--headway-compare-fail", "5%")
+    quick.makepyfile(
+        test_plain="def test_plain():\n    pass\n", test_gone="def test_work(headway):\n    headway(int)\n"
+    )
+    quick.runpytest_subprocess(*once, "--headway-save", "base").assert_outcomes(passed=2)
+    for left_out in (("test_plain.py",), ("-k", "plain"), ("test_plain.py::test_plain",)):
+        assert quick.runpytest_subprocess(*gate, *left_out).ret == pytest.ExitCode.OK
+    if how == "the file":
+        (quick.path / "test_gone.py").unlink()
+    else:
+        (quick.path / "test_gone.py").write_text("def test_other():\n    pass\n")
+    found = quick.runpytest_subprocess(*gate)
+
+    assert found.ret == pytest.ExitCode.TESTS_FAILED
+    found.stdout.fnmatch_lines(
+        [
+            "*! in base, and not in this session: test_gone.py::test_work",
+            "*--headway-compare-fail: nothing could be compared with base",
+        ]
+    )
+
+
 def test_a_skipped_benchmark_of_stored_sessions_is_no_comparison(lost):
     """A gate fails without launches, too, if all benchmarks are skipped."""
     once = ("-q", "--headway-launches", "1")
