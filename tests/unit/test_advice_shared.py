@@ -187,7 +187,7 @@ def test_a_lock_that_is_held_for_a_moment_or_lets_several_in_explains_no_threads
 def test_serial_calls_that_fail_later_may_have_met_what_others_left(failures: int, words: str) -> None:
     """The function's first calls were serial, too, and returned: a lock file of a killed call is a likely cause."""
     serial = replace(contender("serial", 1), call_s=None, failures=2, failed="exit code 1: FileExistsError: x")
-    error = _failed_alone("app:f", [serial, replace(contender("threads", 1), failures=failures)])
+    error = _failed_alone("app:f", [serial, replace(contender("threads", 1), failures=failures)], FUNCTION)
     assert (
         error.message
         == "app:f fails in further processes, though not in the first one: exit code 1: FileExistsError: x"
@@ -199,7 +199,7 @@ def test_serial_calls_that_fail_later_may_have_met_what_others_left(failures: in
 def test_serial_calls_that_take_too_long_are_not_explained_by_a_file() -> None:
     """A limit that is over says nothing of what other calls have left, whichever other launches failed."""
     slow = replace(contender("serial", 1), call_s=None, failures=1, failed="killed after its limit of 8 s")
-    error = _failed_alone("app:f", [slow, replace(contender("threads", 1), failures=1)])
+    error = _failed_alone("app:f", [slow, replace(contender("threads", 1), failures=1)], FUNCTION)
     assert error.message.endswith("than its first calls let expect: killed after its limit of 8 s")
     assert "file" not in error.hint
     assert "--budget" in error.hint

@@ -17,6 +17,7 @@ class Sorter:
         clocks = SimpleNamespace(
             perf_counter_ns=lambda: self.now_ns,
             process_time_ns=lambda: self.now_ns,
+            thread_time_ns=lambda: self.now_ns,
             monotonic=lambda: self.now_ns / 1e9 / 100,
         )
         monkeypatch.setattr(timed, "time", clocks)

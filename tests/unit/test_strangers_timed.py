@@ -1,16 +1,18 @@
 """The times of a function's first calls, on a machine on which they wait for a core."""
 
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from headway_agent import proc
-from headway_agent.strangers import repeated, timed
+from headway_agent.strangers import pools, repeated, timed
 from test_advice import FUNCTION, contender, verdict
 
 from headway.advice import course
 from headway.cli.advise_view import _call
+from headway.lab.launching.launch import OVER_LIMIT
 
 
 class BusyMachine:
@@ -21,6 +23,7 @@ class BusyMachine:
         clocks = SimpleNamespace(
             perf_counter_ns=lambda: self.wall_ns,
             process_time_ns=lambda: self.cpu_ns,
+            thread_time_ns=lambda: self.cpu_ns,
             monotonic=lambda: self.wall_ns / 1e9,
         )
         monkeypatch.setattr(timed, "time", clocks)
@@ -94,6 +97,53 @@ def test_calls_of_a_microsecond_tell_nothing_of_threads_of_their_own() -> None:
     assert timed.cores([short] * 100) == 1.0
     assert timed.cores([long, short]) == pytest.approx(1.9, rel=0.01)
     assert timed.cores([timed.Took(6e-7, 3e-7, 0.0)]) == pytest.approx(0.5)
+
+
+def test_the_computing_of_other_threads_is_told_however_many_cores_there_were() -> None:
+    """A thread that computes while the caller waits for it is the function's own; on one core, too."""
+    clock = timed.Clock()
+    other = threading.Thread(target=lambda: sum(range(3_000_000)))
+    other.start()
+    other.join()
+    sum(range(1_000_000))
+    share = timed.by_others([clock.took()])
+    clock = timed.Clock()
+    sum(range(3_000_000))
+
+    assert 0.5 < share < 0.95
+    assert timed.by_others([clock.took()]) < 0.1
+    assert timed.by_others([timed.Took(6e-7, 6e-7, 0.0, 6e-7)]) == 0.0
+
+
+OPENBLAS = (("OpenBLAS", "OPENBLAS_NUM_THREADS"),)
+
+
+def test_threads_of_a_library_are_told_with_the_variable_that_limits_them() -> None:
+    """So is a call that takes longer beside others than its first calls let expect."""
+    alone = replace(FUNCTION, cores=0.9, by_others=0.48, pools=OPENBLAS)
+    note = (
+        "48% of the function's computing is that of its own threads, OpenBLAS's; with those of a pool they are more than "
+        "there are cores, and slow each other down: compare with OPENBLAS_NUM_THREADS=1 in the environment"
+    )
+    assert course._of_own_threads(alone) == [note]
+    assert course._of_own_threads(replace(alone, by_others=0.02)) == []
+    busy = replace(alone, cores=1.9)
+    assert course._of_own_threads(busy)[0].startswith(
+        "the function keeps 1.9 cores busy by itself: it has its own threads, O"
+    )
+    assert "OpenBLAS" not in course._of_own_threads(replace(busy, pools=()))[0]
+
+    late = replace(contender("serial", 1), failed=f"{OVER_LIMIT} of 13 s")
+    assert "OPENBLAS_NUM_THREADS=1" in course._failed_alone("nb:solve", [late], alone).hint
+    assert "--budget" in course._failed_alone("nb:solve", [late], replace(alone, pools=())).hint
+
+
+def test_the_libraries_with_threads_are_found_in_the_process() -> None:
+    """NumPy's own OpenBLAS has another name in each release of it."""
+    import numpy as np
+
+    np.linalg.inv(np.eye(2))
+    assert ["OpenBLAS", "OPENBLAS_NUM_THREADS"] in pools.loaded()
 
 
 def test_the_account_of_the_waits_began_before_the_call() -> None:

@@ -62,6 +62,10 @@ _LEAST_TRY_S = 8.0
 """The same least limit where less time is left: on a busy machine a pool may need some seconds to start."""
 _BUSY = 0.7
 """A load per core beyond this comes from other programs."""
+_CORES = 1.3
+"""A function that keeps more cores busy has threads of its own."""
+_BY_OTHERS = 0.1
+"""The same of one whose own threads do more than this share of its computing, whether they had cores or not."""
 _RACE_UNTIL = 0.6
 """The share of the budget that may be spent when the race ends; the later steps share the rest."""
 
@@ -167,7 +171,7 @@ def _advise(session: Session, own: Interpreter, interpreters: Sequence[Interpret
     at_home = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter == own.id]
     away = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter != own.id]
     if at_home[0].call_s is None:
-        raise _failed_alone(target.words, at_home)
+        raise _failed_alone(target.words, at_home, function)
     # The race measured the function's time better than the first calls, and its table has this figure.
     mixed = [result.cell for result in results.values() if mixes(result)]
     mixed_here = tuple(one.series for one in mixed if one.interpreter == own.id)
@@ -323,13 +327,15 @@ def _load(session: Session) -> list[str]:
     return [f"{said}: the calls' times in the table have waits for a core in them, and the intervals are wider"]
 
 
-def _failed_alone(words: str, contenders: Sequence[Contender]) -> UsageError:
+def _failed_alone(words: str, contenders: Sequence[Contender], function: Function) -> UsageError:
     """Return the error if one call after the other fails in each launch, which it did not in the first process."""
     serial, *others = contenders
     if serial.failed.startswith(OVER_LIMIT):
+        hint = "a larger --budget gives the launches more time; a call that waits for what another process holds never ends"
+        if function.by_others > _BY_OTHERS and function.pools:
+            hint = f"{function.pools[0][0]} computes with threads of its own, which wait for cores and for each other: {_set_to_one(function)}"
         return UsageError(
-            f"{words} takes longer in further processes than its first calls let expect: {serial.failed}",
-            hint="a larger --budget gives the launches more time; a call that waits for what another process holds never ends",
+            f"{words} takes longer in further processes than its first calls let expect: {serial.failed}", hint=hint
         )
     failed = ", ".join(one.words for one in others if one.failures)
     cause = (
@@ -385,6 +391,24 @@ def _look(session: Session, place: Place, function: Function) -> tuple[holds.Hol
     return (None, f"the use of the GIL is not known: {seen}") if isinstance(seen, str) else (seen, "")
 
 
+def _set_to_one(function: Function) -> str:
+    return f"compare with {function.pools[0][1]}=1 in the environment"
+
+
+def _of_own_threads(function: Function) -> list[str]:
+    """Return a note if a call computes with threads of its own, which a pool of any model multiplies."""
+    if function.cores <= _CORES and function.by_others <= _BY_OTHERS:
+        return []
+    said = f"the function keeps {function.cores:.1f} cores busy by itself: it has its own threads"
+    if function.cores <= _CORES:
+        # They had no cores: the machine was busy, or has one.
+        said = f"{function.by_others:.0%} of the function's computing is that of its own threads"
+    if function.pools and function.by_others > _BY_OTHERS:
+        pool = f"{function.pools[0][0]}'s"
+        said += f", {pool}; with those of a pool they are more than there are cores, and slow each other down: {_set_to_one(function)}"
+    return [said]
+
+
 def _notes(home: Examined, function: Function) -> list[str]:
     notes = []
     if home.lost:
@@ -401,8 +425,7 @@ def _notes(home: Examined, function: Function) -> list[str]:
             f"the function calls {function.own_loop}, which raises where an event loop is running already: a coroutine must "
             "call it by asyncio.to_thread"
         )
-    if function.cores > 1.3:
-        notes.append(f"the function keeps {function.cores:.1f} cores busy by itself: it has its own threads")
+    notes += _of_own_threads(function)
     if home.place.interpreter.free_threaded and home.place.switched_by:
         notes.append(f"the import of {home.place.switched_by} switches the GIL on")
     if function.first_s > 3 * function.later_s and function.first_s > 1e-3:

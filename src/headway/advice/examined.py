@@ -90,6 +90,8 @@ class Function:
         second_s: The time of the second call, which has the first one's arguments, measured likewise.
         cpu_share: The share of that time in which the process computes; the rest is waiting.
         cores: The number of cores that it keeps busy itself; more than 1 if it has threads of its own.
+        by_others: The share of its computing that other threads than the caller's do.
+        pools: The libraries of its process that may have such threads, each with the variable that limits them.
         input_bytes, result_bytes: The sizes of the pickles.
         anew_s: The time to make the arguments of a call anew, if the function of the inputs makes them; 0 for copies.
         peak_bytes: The most memory that a call needs at a time, beyond what the process has before it.
@@ -132,6 +134,8 @@ class Function:
     anew_s: float = 0.0
     second_s: float = math.inf
     mixed: tuple[str, ...] = ()
+    by_others: float = 0.0
+    pools: tuple[tuple[str, str], ...] = ()
     peak_bytes: int = 0
     own_loop: str = ""
     returns_nothing: bool = False
@@ -309,6 +313,8 @@ def _function(answer: Answer) -> Function:
         second_s=max(again["second_s"], 1e-8),
         cpu_share=again["cpu_share"],
         cores=again["cores"],
+        by_others=again["by_others"],
+        pools=tuple((library, variable) for library, variable in again["pools"]),
         input_bytes=inputs["bytes"],
         result_bytes=again["result_bytes"],
         own_bytes=looked["bytes"],

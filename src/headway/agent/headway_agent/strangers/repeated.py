@@ -8,10 +8,10 @@ import os
 import time
 
 from .. import proc
-from . import calls
+from . import calls, pools
 from .failed import FailedError, said, where_of
 from .supply import dumped
-from .timed import Clock, computing, cores
+from .timed import Clock, by_others, computing, cores
 
 __all__ = ["again", "next_of", "pickle_of", "timed_call"]
 
@@ -99,6 +99,8 @@ def again(talk, effects, task, supply, first_result, watch):
         own_s=sum(one.own_s for one in times) / len(times),
         cpu_share=computing(times),
         cores=cores(times),
+        by_others=by_others(times),
+        pools=pools.loaded(),
         result_bytes=size,
         peak_bytes=peak_bytes,
         result_pickle_s=pickle_s,
