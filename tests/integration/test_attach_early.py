@@ -38,21 +38,21 @@ __attribute__((constructor)) static void stand_at_the_gate(void) {
 """
 
 PROGRAM = """
-import select, sys, time
+import select, sys, threading, time, types
 while not select.select([sys.stdin], [], [], 0.001)[0]:
     time.sleep(0.001)
 print("as it would")
 """
 
 
-# In place of the standard library's, from whose file it takes the rest.
-OS = """
+# In place of the standard library's module of that name, from whose file it takes the rest.
+IMPORTED = """
 import posix, sys
 gate = posix.open(posix.environ[b"GATE"], posix.O_RDONLY)
 while posix.read(gate, 1):
     pass
 posix.close(gate)
-file = sys.path[sys.path.index(__file__.rpartition("/")[0]) + 2] + "/os.py"
+file = sys.path[sys.path.index(__file__.rpartition("/")[0]) + 2] + "/" + __name__ + ".py"
 with open(file, encoding="utf-8") as source:
     text = source.read()
 exec(compile(text, file, "exec"), globals())
@@ -125,12 +125,17 @@ def test_a_process_is_recorded_once_it_has_started_its_python(waiting, tmp_path)
     assert read(tmp_path / "trace.hwt").process.pid == target.pid
 
 
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("module", ["os", "threading", "types"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_process_is_recorded_once_it_has_imported_what_that_needs(name, tmp_path):
-    """The main thread executes the first request in the middle of importing `os`, and another one afterwards."""
+def test_a_process_is_recorded_once_it_has_imported_what_that_needs(name, module, tmp_path):
+    """The main thread executes the first request in the middle of an import, and another one afterwards.
+
+    Headway's code imports `os` and `threading`, which itself imports `types` by way of `functools`.
+    """
     interpreter, own = BY_NAME[name], tmp_path / "own"
     own.mkdir()
-    (own / "os.py").write_text(OS)
+    (own / f"{module}.py").write_text(IMPORTED)
     options = ["-X", "frozen_modules=off"] if interpreter.order >= (3, 11) else []
     waiting = Waiting(interpreter, tmp_path, options, PYTHONPATH=str(own))
     tries = []

@@ -13,11 +13,11 @@ from headway.agent import AGENT_PATH
 __all__ = ["EARLY", "script"]
 
 EARLY: Final = "early"
-"""The status of an answer of a process that has not imported `os` yet, so that no call can be made there."""
+"""The status of an answer of a process that is importing a module which the call needs, so that it cannot be made yet."""
 
 _CODE: Final = """\
 def _headway():
-    # In the first milliseconds of a process, the main thread may be in the middle of importing `os`.
+    # In the first milliseconds of a process, the main thread may be in the middle of importing `os`, or what we import.
     import posix, sys
     # A child that was forked meanwhile is not meant; nor is anybody where whoever asked has given up.
     if posix.getpid() != {pid}:
@@ -31,7 +31,8 @@ def _headway():
         channel.connect({socket!r})
         status, answer, descriptors = {early!r}, "", ()
         try:
-            if not getattr(getattr(sys.modules.get("os"), "__spec__", None), "_initializing", False):
+            specs = [getattr(sys.modules.get(name), "__spec__", None) for name in ("os", "threading")]
+            if not any(getattr(one, "_initializing", False) for one in specs):
                 given = {{"__name__": "headway_bring"}}
                 exec(compile({bring!r}, "<headway>/startup/bring.py", "exec"), given)
                 [{modules}] = given["bring"]({agent!r}, *{names!r})
@@ -39,6 +40,9 @@ def _headway():
                 status = "done"
         except BaseException as error:
             status, answer = "failed", str(error) or type(error).__name__
+            if isinstance(error, ImportError) and "circular import" in answer:
+                # The main thread is importing a module that those need.
+                status = {early!r}
             interrupted = isinstance(error, KeyboardInterrupt)
         text = "\\0".join(({token!r}, status, answer.replace("\\0", "?")[:10000]))
         rights = b"".join(one.to_bytes(4, sys.byteorder) for one in descriptors)
