@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from attached import next_line, without_waits
 from real_programs import LIMIT_S
 from waiting import wait_for
 
@@ -152,7 +153,7 @@ def test_top_counts_children_that_run_already():
             while not {parent.pid, child} <= seen:
                 seen |= {one["pid"] for one in json.loads(command.stdout.readline())["processes"]}
             command.send_signal(signal.SIGINT)
-            assert command.communicate(timeout=LIMIT_S)[1] == ""
+            assert without_waits(command.communicate(timeout=LIMIT_S)[1]) == ""
         assert command.returncode == 0
         wait_for(lambda: not is_recorded(child))
 
@@ -228,13 +229,13 @@ def test_a_child_that_is_started_meanwhile_is_recorded(tmp_path):
     with starting(tmp_path) as (parent, demand):
         command = ["attach", parent.pid, "-o", tmp_path / "trace.hwt", "--no-summary"]
         with start(*command) as attach:
-            assert attach.stderr.readline() == f"recording process {parent.pid} until Ctrl-C\n"
+            assert next_line(attach.stderr) == f"recording process {parent.pid} until Ctrl-C\n"
             children = [demand()]
             # The first one may have come before the command has listed the children that are there.
             new, listed = f"and its new child process {children[0]}\n", f"and its 1 child process: {children[0]}\n"
-            assert attach.stderr.readline() in {new, listed}
+            assert next_line(attach.stderr) in {new, listed}
             children.append(demand())
-            assert attach.stderr.readline() == f"and its new child process {children[1]}\n"
+            assert next_line(attach.stderr) == f"and its new child process {children[1]}\n"
             attach.send_signal(signal.SIGINT)
             assert "error" not in attach.communicate(timeout=LIMIT_S)[1]
         assert attach.returncode == 0
@@ -252,7 +253,7 @@ def test_top_counts_a_child_that_is_started_meanwhile(tmp_path):
             while child not in seen:
                 seen |= {one["pid"] for one in json.loads(command.stdout.readline())["processes"]}
             command.send_signal(signal.SIGINT)
-            assert command.communicate(timeout=LIMIT_S)[1] == ""
+            assert without_waits(command.communicate(timeout=LIMIT_S)[1]) == ""
         assert command.returncode == 0
         assert seen == {parent.pid, child}
         wait_for(lambda: not is_recorded(child))

@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+from attached import next_line
 from real_programs import LIMIT_S
 
 from headway.host.interpreters import discover, select
@@ -97,7 +99,7 @@ def test_a_recording_that_began_at_the_end_of_the_process_is_told(tmp_path):
     assert done.returncode == 0, done.stderr
     (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
     assert " of the 2 s asked: process " in warning
-    assert "its main thread ran no Python for " in warning
+    assert "; its main thread ran Headway's code only after " in warning
 
 
 def test_a_process_that_ends_early_is_told(tmp_path):
@@ -107,8 +109,10 @@ def test_a_process_that_ends_early_is_told(tmp_path):
     )
 
     (warning,) = (line for line in done.stderr.splitlines() if line.startswith("warning: "))
-    assert " of the 20 s asked: process " in warning
-    assert warning.endswith(" has ended")
+    # On a busy machine, it also says if it took longer to enter the process than to record it.
+    assert re.search(
+        r" of the 20 s asked: process \d+ has ended($|; its main thread ran Headway's code only after )", warning
+    )
 
 
 def test_top_tells_that_it_came_too_late():
@@ -117,7 +121,7 @@ def test_top_tells_that_it_came_too_late():
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "warning: nothing was counted: process " in done.stderr
-    assert "its main thread ran no Python for " in done.stderr
+    assert "; its main thread ran Headway's code only after " in done.stderr
 
 
 FOREVER = """
@@ -172,7 +176,7 @@ def test_a_process_that_becomes_another_program_ends_it(words, begun, what, tmp_
         command = [sys.executable, "-m", "headway", "attach", *words, str(child.pid)]
         attached = ending.enter_context(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True))
         ending.callback(attached.kill)
-        assert attached.stderr.readline().endswith(begun)
+        assert next_line(attached.stderr).endswith(begun)
         child.stdin.write("1")
         child.stdin.flush()
         assert child.stdout.readline() == "again\n"

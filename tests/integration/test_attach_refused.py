@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+from attached import next_line
 from real_programs import LIMIT_S
 
 from headway.host.interpreters import discover
@@ -250,7 +251,7 @@ def test_a_filter_that_comes_while_it_is_recorded(name, tmp_path):
     with Confined(name) as program:
         words = [HEADWAY, "attach", str(program.pid), "-o", str(tmp_path / "x.hwt"), "--no-summary"]
         with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as attach:
-            assert "recording process" in attach.stderr.readline()
+            assert "recording process" in next_line(attach.stderr)
             program.confine(KILL, OF_ATTACHING)
             attach.send_signal(signal.SIGINT)
             said = attach.stderr.read()

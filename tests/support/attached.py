@@ -1,4 +1,4 @@
-"""Attach to a process as `headway attach` does, and collect its events until `close`."""
+"""Attach to a process as `headway attach` does, and collect its events until `close`; read what such a command says."""
 
 import contextlib
 
@@ -26,3 +26,19 @@ class Attached:
 
     def close(self):
         self._stack.close()
+
+
+_WAITS = "waiting up to "
+"""A command says that it waits until the process runs Python, if that takes a second: on a busy machine, any process may."""
+
+
+def next_line(stderr):
+    """Return the next line of a running command, but for the one that says that it waits."""
+    while (line := stderr.readline()).startswith(_WAITS):
+        pass
+    return line
+
+
+def without_waits(said):
+    """Return what a command has said, without the lines that say that it waits."""
+    return "".join(line for line in said.splitlines(keepends=True) if not line.startswith(_WAITS))

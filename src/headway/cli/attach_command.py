@@ -353,7 +353,7 @@ class _Recording:
             if self._own
             else f"the child processes of process {self._target.pid} have"
         )
-        why = f"; its main thread ran no Python for {waited_s:.2g} s before, so Headway could not enter" if late else ""
+        why = f"; its main thread ran Headway's code only after {waited_s:.2g} s" if late else ""
         console.say(f"warning: recorded {duration(length_ns)}{of}: {who} ended{why}")
 
 

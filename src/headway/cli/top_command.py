@@ -180,7 +180,7 @@ def _not_shown(pid: int) -> str:
 
 def _unseen(pid: int, waited_s: float) -> str:
     why = (
-        f"; its main thread ran no Python for {waited_s:.2g} s, so Headway entered too late"
+        f"; its main thread ran Headway's code only after {waited_s:.2g} s, which was too late"
         if waited_s >= _LONG_S
         else ""
     )
