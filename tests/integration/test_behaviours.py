@@ -560,7 +560,7 @@ SHELL = {
     "redirection": "{} prints 2 >out 2>/dev/null; cat out",
     "exec in a shell": "exec {} exits 9 2>/dev/null",
     "a subshell": "(cd lib && {} prints 1 2>/dev/null); pwd | wc -l",
-    "timeout": "timeout 20 {} exits 3 2>/dev/null; echo $?",
+    "timeout": "timeout 120 {} exits 3 2>/dev/null; echo $?",
     "env": 'env -i PATH="$PATH" {} exits 3 2>/dev/null; echo $?',
     "xargs": "echo 3 | xargs {} exits 2>/dev/null; echo $?",
 }

@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,24 @@ def small_cluster(python, tmp_path):
         yield Cluster(python, tmp_path, stack, workers=1)
 
 
+@contextlib.contextmanager
+def tasks_go_on(do, line):
+    """Have tasks run while the `with` lasts, which on a busy machine is for as long as a look takes to begin."""
+    over = threading.Event()
+
+    def again():
+        while not over.is_set():
+            assert do(line)
+
+    with ThreadPoolExecutor(1) as own_thread:
+        going_on = own_thread.submit(again)
+        try:
+            yield
+        finally:
+            over.set()
+        going_on.result()
+
+
 def by_prefix(found):
     sums = {}
     for worker in found["workers"]:
@@ -170,12 +189,12 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
         ).stdout
     )
 
-    threading.Thread(target=do, args=("keeps 60",), daemon=True).start()
-    wait_for(
-        # In an interval much longer than a task, the loop of each worker waits for several.
-        lambda: all((one["loop_wait_share"] or 0) > 0.1 for one in cluster.look(interval_s=1.5)["workers"]),
-        "it was not told that the loops waited",
-    )
+    with tasks_go_on(do, "keeps 12"):
+        wait_for(
+            # In an interval much longer than a task, the loop of each worker waits for several.
+            lambda: all((one["loop_wait_share"] or 0) > 0.1 for one in cluster.look(interval_s=1.5)["workers"]),
+            "it was not told that the loops waited",
+        )
 
 
 def test_what_tasks_did_is_exact(cluster):
@@ -194,7 +213,8 @@ def test_what_tasks_did_is_exact(cluster):
         assert task["longest_hold_s"] >= 0.4
     for task in tasks["lets"]:
         assert task["run_s"] >= 0.4 * task["count"]
-        assert task["hold_s"] < 0.1 * task["run_s"]
+        # On a busy machine, a thread may lose its core while it holds the GIL; it holds none while it sleeps.
+        assert task["run_s"] - task["hold_s"] >= 0.399 * task["count"]
     assert sum(task["count"] for task in tasks["small"]) == 40
 
 

@@ -102,10 +102,13 @@ def test_a_lock_of_the_program_s_own_is_no_contention():
     def states(sample):
         return {one.now.name: one.now for one in sample.interval.threads}
 
+    def all_stand_still(sample):
+        now = states(sample)
+        return all(name in now and now[name].state_ns > 10**9 for name in ("lock", "event", "queue", "join"))
+
     with Beside([FREE.executable, "-c", IDLE]) as program:
         monitor = Monitor(program.pid)
-        # The join() begins last, and the others have waited by then.
-        seen = states(sampled(monitor, lambda one: "join" in states(one) and states(one)["join"].state_ns > 10**9))
+        seen = states(sampled(monitor, all_stand_still))
         monitor.close()
 
     assert seen["join"].state == "waiting"
