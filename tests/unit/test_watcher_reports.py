@@ -29,8 +29,12 @@ PIPE_BYTES = 64 << 10
 
 
 @pytest.fixture
-def watcher(tmp_path):
-    """Return a watcher that keeps no other's recordings, and prints nothing."""
+def watcher(tmp_path, monkeypatch):
+    """Return a watcher that keeps no other's recordings, and prints nothing; its analyses are as urgent as the tests.
+
+    Beside eight busy processes, an analysis that gives way to them has a fortieth of a core.
+    """
+    monkeypatch.setattr(reports, "_NICER", 0)
     made = Watcher(Door(), Options(str(tmp_path / "stalls"), "it", 1, Limits(wait_ns=50 * MS), quiet=True))
     yield made
     made._reception.close()
