@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from attached import Attached
+from real_programs import LIMIT_S
 from waiting import state_of, wait_for
 
 from headway.errors import RecordingError
@@ -51,7 +52,6 @@ def detached(target):
 BY_NAME = {interpreter.name: interpreter for interpreter in reversed(select(discover()[0], ["all"]))}
 NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]
 INJECTED = [name for name in NAMES if BY_NAME[name].order < (3, 14)]
-LIMIT_S = 60.0
 
 pytestmark = pytest.mark.slow
 only_x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="inject.py is for x86-64")

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from real_programs import LIMIT_S
 
 from headway.errors import RecordingError
 from headway.live import attach
@@ -19,7 +20,6 @@ from headway.live.channel import Channel
 from headway.live.lease import Lease
 
 NOBODY = 65534
-LIMIT_S = 60.0
 
 pytestmark = pytest.mark.slow
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which only root can")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from attached import Attached
+from real_programs import LIMIT_S
 
 from headway.errors import RecordingError
 from headway.host.interpreters import discover, select
@@ -15,7 +16,6 @@ from headway.traces.reader import read
 
 BY_NAME = {interpreter.name: interpreter for interpreter in reversed(select(discover()[0], ["all"]))}
 NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]
-LIMIT_S = 60.0
 
 pytestmark = [
     pytest.mark.slow,

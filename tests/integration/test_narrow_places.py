@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from real_programs import LIMIT_S
 
 from headway.host.interpreters import discover
 from headway.live.collect import collecting
@@ -82,7 +83,7 @@ def run(command, threads=2, env=None, program=PROGRAM, words=(), **options):
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
         **options,
     )
