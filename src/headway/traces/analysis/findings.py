@@ -23,20 +23,14 @@ from headway.traces.analysis.handed import Handed
 from headway.traces.analysis.hotspots import at_place, own_frame
 from headway.traces.analysis.intervals import DEFAULT_NS
 from headway.traces.analysis.late import LATE_NS
-from headway.traces.analysis.lock_findings import (
-    another_way,
-    deadlocks,
-    exhausted_pools,
-    is_for_the_gil,
-    lock_waits,
-    who_had,
-)
+from headway.traces.analysis.lock_findings import another_way, is_for_the_gil, lock_waits, who_had
 from headway.traces.analysis.long_holds import long_holds
 from headway.traces.analysis.long_intervals import long_intervals
 from headway.traces.analysis.off_core import without_running
 from headway.traces.analysis.remarks import FAR_BEYOND, NOTES, elsewhere, look_next, unread, unseen
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.sharing import FULL, WORTH, saturated, used_up
+from headway.traces.analysis.standstills import deadlocks, exhausted_pools
 from headway.traces.analysis.threads import ThreadSummary
 from headway.traces.analysis.words import duration, listed, number, place, role, share, share_of_life
 from headway.traces.model import Executed
