@@ -15,6 +15,7 @@ __all__ = [
     "awaited_in",
     "awaits_others",
     "is_library",
+    "is_of_a_log_handler",
     "is_of_processes",
     "is_of_threading",
     "is_of_threads",
@@ -45,6 +46,7 @@ _LIBRARIES: Final = re.compile(rf"/{_PACKAGES}|{_FOLDER}|^<frozen ")
 _OF_THREADS: Final = re.compile(rf"(?:{_FOLDER}|/Lib/|^)(threading\.py|queue\.py|concurrent/futures/_base\.py)$")
 """Modules whose locks, events and queues the threads of one process share. CPython's own source has them in `Lib`, and a
 program that was packed into one file has no folder before them."""
+_OF_LOGGING: Final = re.compile(rf"(?:{_FOLDER}|/Lib/|^)logging/__init__\.py$")
 _OF_POOLS: Final = re.compile(rf"(?:{_FOLDER}|/Lib/|^)concurrent/futures/thread\.py$")
 _OF_PROCESSES: Final = re.compile(r"(?:^|/)(?:multiprocessing|billiard|loky/backend)/(?:synchronize|queues)\.py$")
 """Modules of multiprocessing, and of its copies in Celery's and joblib's packages, for what any process may have."""
@@ -102,6 +104,12 @@ def is_of_threading(frame: Frame) -> bool:
 def is_of_processes(frame: Frame) -> bool:
     """Tell whether a frame is in one of the modules in which processes of multiprocessing wait for each other."""
     return _OF_PROCESSES.search(frame.filename) is not None
+
+
+def is_of_a_log_handler(frame: Frame) -> bool:
+    """Tell whether a thread takes the lock of a handler of `logging` there, which it has until the record is written."""
+    is_taking = frame.function in ("Handler.acquire", "Handler.handle")  # `acquire` was called before CPython 3.13
+    return is_taking and _OF_LOGGING.search(frame.filename) is not None
 
 
 def awaits_others(frame: Frame) -> bool:

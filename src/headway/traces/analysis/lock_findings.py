@@ -17,7 +17,7 @@ from headway.traces.analysis.standstills import in_deadlocks
 from headway.traces.analysis.words import duration, listed, names_or_roles, number, place, share
 from headway.traces.calls import awaits_an_import, is_of_a_queue, locks_at
 from headway.traces.frames import OURS
-from headway.traces.libraries import Awaited, awaited_in
+from headway.traces.libraries import Awaited, awaited_in, is_of_a_log_handler
 from headway.traces.loops import is_for_a_request, is_in_a_loop
 from headway.traces.model import Park
 from headway.traces.sources import source_line
@@ -44,6 +44,10 @@ _AGAINST_FORKS = (
 _AGAINST_COLLECTIONS = (
     "if a garbage collection ran there, `gc.freeze()` after the start makes each one shorter, and a higher"
     " `gc.set_threshold()` makes them rarer; call `gc.collect()` itself less often, or when no other thread works"
+)
+_BY_A_LISTENER = (
+    "let a `logging.handlers.QueueHandler` take the records and its `QueueListener` write them, in a thread of its own: a call"
+    " then waits for no write; or log less"
 )
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
@@ -185,7 +189,12 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
         else "one thread at a time has such a lock, and the others are blocked; which one had it, and whether it is one lock"
         " or several of that name, is not known"
     )
-    advice = "hold the lock for less time, wait and compute outside of it, or divide what it protects"
+    logs = _in_logging(one)
+    advice = (
+        _BY_A_LISTENER
+        if logs
+        else "hold the lock for less time, wait and compute outside of it, or divide what it protects"
+    )
     advice += "; more threads do not help" * one.sure
     if imports:
         cause = "another thread was importing the same module"
@@ -207,11 +216,15 @@ def _own_lock(one: ParkPlace, analysis: Analysis) -> Finding:
         advice = "put more work into each item, so that fewer pass through the queue, or use fewer threads"
     elif known:
         cause, advice = known, another_way(one, analysis)
-    elif one.at_once:
+    elif one.at_once and not logs:
         cause, advice = "another thread had the lock meanwhile, or this is where it is awaited", ""
     elif one.apart:
         cause = "another thread had the lock meanwhile: these ones hardly met at that line"
-        advice = "let the thread that has the lock hold it for less time, or divide what it protects"
+        advice = (
+            _BY_A_LISTENER
+            if logs
+            else "let the thread that has the lock hold it for less time, or divide what it protects"
+        )
     return Finding(
         kind="contended-lock",
         weight="note" if one.at_once and not (imports or known) else "problem",
@@ -235,6 +248,12 @@ def _in_queue(one: ParkPlace) -> bool:
     """Tell whether the lock is that of a `queue.Queue`, which its own methods take."""
     line = line_of(one.stack)
     return line is not None and is_of_a_queue(line)
+
+
+def _in_logging(one: ParkPlace) -> bool:
+    """Tell whether the lock is that of a handler of `logging`: only other handlers give its holder less to do."""
+    line = line_of(one.stack)
+    return line is not None and is_of_a_log_handler(line)
 
 
 def who_had(one: ParkPlace, analysis: Analysis) -> str:
@@ -298,6 +317,8 @@ def another_way(one: ParkPlace, analysis: Analysis) -> str:
             f"use {in_parallel(analysis.process)}: the GIL was held {share(*held_ns)} of the time, so without this lock these "
             "threads would wait for the GIL"
         )
+    if _in_logging(one) and not doing <= {Doing.QUEUED, Doing.WENT_ON}:
+        return _BY_A_LISTENER
     ways = [
         *["make that call before the lock is taken, or after it is released"] * (Doing.AWAY in doing),
         *[f"release the lock before that wait for {AWAITING[one].value}" for one in AWAITING if one in doing],
