@@ -149,7 +149,7 @@ def shorter_interval(analysis: "Analysis", gil: "GilSummary", convoy: "Convoy") 
     Only the intervals in the waits get shorter. The rest stays: a request that comes late because the waiter has no core,
     and the time from a request to the release, which is the rest of a call into C, or a wait of the holder for a core.
     How much that gives is no matter of these waits alone, because the threads then come back sooner, and wait more often.
-    A prediction replays the trace with that interval: a report has its figures below the advice.
+    A prediction replays the trace with that interval: a report has its figures below the advice, where it can promise any.
 
     Args:
         analysis: The analysis.
