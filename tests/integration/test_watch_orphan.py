@@ -116,11 +116,12 @@ from headway.live import watching
 
 def with_patience(command, *more):
     patient = "import sys, headway.live.watcher as w; w._LINGER_S = 3600; w.main(sys.argv[1:])"
-    code = command.index("-c") + 1  # then the paths of the modules, and the module's name
-    return start(command[:code] + [patient] + command[code + 3 :], *more)
+    code, module = command.index("-c") + 1, command.index("headway.live.watcher")
+    return start(command[:code] + [patient] + command[module + 1 :], *more)
 
 start, watching.start_detached = watching.start_detached, with_patience
-print(headway.watch("stalls").watcher, flush=True)
+# Without a watcher its id is 0, and a signal to that would end all processes of the tests.
+print(headway.watch("stalls", required=True).watcher, flush=True)
 """
 
 
