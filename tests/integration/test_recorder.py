@@ -16,6 +16,7 @@ from real_programs import FOUND, PROGRAM, WITH_A_GIL, WITH_STACKS, ran
 import headway
 from headway.agent import STARTUP_PATH
 from headway.live.collect import collecting
+from headway.live.files import wait_until_finished
 from headway.live.launch import environment
 from headway.traces.family import read_family
 from headway.traces.frames import CUT
@@ -232,6 +233,7 @@ def test_the_launcher_becomes_the_program(tmp_path):
         launched("e", "-c", "import sys; print(sys.argv, input())", "--flag", input="in").stdout
         == "['-c', '--flag'] in\n"
     )
+    wait_until_finished(tmp_path / "a.hwt")  # the collector may have had no core to make the file
     again = launched("a", PROGRAM, "plain")
     assert again.returncode == 2
     assert "exists" in again.stderr

@@ -213,12 +213,18 @@ IN_A_SUBINTERPRETER = """
 import _interpreters
 _interpreters.exec(_interpreters.create("isolated"), '''
 import threading, time
-stop = False
+stop, rounds, waits = False, 0, 0
 def compute():
-    while not stop: sum(range(200))
+    global rounds
+    while not stop:
+        sum(range(200))
+        rounds += 1
 thread = threading.Thread(target=compute)
 thread.start()
-for _ in range(100): time.sleep(0.001)
+while waits < 100:
+    before = rounds
+    time.sleep(0.001)
+    waits += rounds > before  # on a busy machine, the one that computes may have no core meanwhile
 stop = True
 thread.join()
 ''')

@@ -77,7 +77,8 @@ def test_the_watcher_is_killed(tmp_path, monkeypatch):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as service:
         assert service.stdout is not None
         assert service.stdout.readline() == b"begun\n"
-        wait_for(lambda: list(Path("stalls").glob(".*.watcher")), "no mark")
+        # Without words the mark is not held yet, and its watcher is nobody's.
+        wait_for(lambda: any(one.read_text() for one in Path("stalls").glob(".*.watcher")), "no mark")
         watchers = [
             int(one) for one in os.listdir("/proc") if one.isdigit() and is_watcher_in(one, tmp_path / "stalls")
         ]
