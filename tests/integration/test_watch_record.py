@@ -113,13 +113,13 @@ def test_a_process_that_embeds_python_is_watched(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S, env=env, cwd=tmp_path)
     log = tmp_path / "stalls" / "it.stalls.jsonl"
     try:
-        wait_for(lambda: log.is_file() and log.stat().st_size > 0)
+        # On a busy machine, the loop may have stalled for lack of a core before.
+        wait_for(lambda: log.is_file() and "blocking call" in log.read_text())
     except AssertionError as error:
         files = {path.name: path.stat().st_size for path in tmp_path.rglob("*")}
-        raise AssertionError(f"no stall was told: {done.stdout!r}, {done.stderr!r}, {files}") from error
+        raise AssertionError(f"no blocking call was told: {done.stdout!r}, {done.stderr!r}, {files}") from error
 
     assert done.stdout == "True\n", done.stderr
-    assert "blocking call" in log.read_text()
     assert not (tmp_path / "started").exists()
 
 
