@@ -619,6 +619,19 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path, make, message):
     assert not caught.value.message.endswith(".")
 
 
+def test_a_file_in_which_nothing_was_written_has_both_causes(tmp_path):
+    """The collector makes the file before it writes: it may have been killed, or a full disk has refused each write."""
+    path = tmp_path / "x.hwt"
+    path.touch()
+    os.truncate(path, 9000)
+
+    with pytest.raises(TraceError, match="is empty") as caught:
+        read(path)
+
+    assert "the disk was full" in caught.value.hint
+    assert "was killed at its start" in caught.value.hint
+
+
 def test_a_path_that_cannot_be_is_refused():
     """A NUL in a path is a TraceError, too."""
     with pytest.raises(TraceError, match="must not contain NUL"):

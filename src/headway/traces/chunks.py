@@ -87,7 +87,7 @@ def read_header(path: Path, file: int) -> np.void:
         if not data.strip(b"\0"):
             raise TraceError(
                 f"`{path}` is not a trace file: it is empty",
-                hint="record again: perhaps the recording was killed at its start",
+                hint="record again: perhaps the disk was full, or the recording was killed at its start",
             )
         if data.startswith((hwt.MAGIC[:4], b"\x09" + hwt.MAGIC[1:4])):
             raise TraceError(
