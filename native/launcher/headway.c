@@ -148,8 +148,8 @@ static void try_path(const char *name, char **arguments) {
 }
 
 /* Tries each version of Python that has headway: becomes the interpreter beside this program, as in
- * a virtual environment, else the one on PATH. */
-static void try_versions(const char *folder, char **arguments) {
+ * a virtual environment, else the one on PATH, unless that would be another installation's. */
+static void try_versions(const char *folder, bool elsewhere, char **arguments) {
     for (size_t place = 0; place < sizeof PLACES / sizeof PLACES[0]; place++) {
         char pattern[PATH_MAX];
         glob_t found;
@@ -168,7 +168,9 @@ static void try_versions(const char *folder, char **arguments) {
             }
             begin = strrchr(begin, '/') + 1;
             try_beside(folder, begin, arguments);
-            try_path(begin, arguments);
+            if (elsewhere) {
+                try_path(begin, arguments);
+            }
         }
         globfree(&found);
     }
@@ -193,7 +195,7 @@ int main(int count, char **given) {
     char self[PATH_MAX];
     char **arguments = calloc((size_t)count + OPTION_COUNT + 1, sizeof *arguments);
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    bool is_named = false;
+    bool is_known = false; /* any other python3 is without this headway */
     char *slash;
 
     if (arguments == NULL) {
@@ -216,11 +218,12 @@ int main(int count, char **given) {
     slash = strrchr(self, '/');
     if (slash != NULL) {
         *slash = '\0';
-        is_named = !is_venv(self) && try_named(self, arguments);
-        try_versions(self, arguments);
+        bool in_venv = is_venv(self);
+        is_known = in_venv || try_named(self, arguments);
+        try_versions(self, !in_venv, arguments);
         try_beside(self, "python3", arguments);
     }
-    if (!is_named) { /* else python3 is another one, without headway */
+    if (!is_known) {
         arguments[0] = (char[]){"python3"};
         execvp("python3", arguments);
     }

@@ -106,6 +106,21 @@ def test_an_environment_that_was_moved_has_its_own_interpreter(tmp_path):
     assert run(headway, "/usr/bin", "/bin").stdout == f"{own} module\n"
 
 
+def test_an_environment_without_its_interpreter_takes_no_other_one(tmp_path):
+    """An upgrade may remove the Python that an environment links to; another installation's Headway does not run then."""
+    headway = installed(tmp_path / "venv", None)
+    package(tmp_path / "venv" / "lib/python3.13/site-packages")
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    for name in ("python3", "python3.13"):
+        (tmp_path / "venv" / "bin" / name).symlink_to(tmp_path / "gone")
+        interpreter(tmp_path / "usr" / "bin" / name)
+
+    done = run(headway, tmp_path / "usr" / "bin")
+
+    assert (done.returncode, done.stdout) == (127, "")
+    assert "is not to be found: No such file or directory\n\nhint: " in done.stderr
+
+
 @pytest.mark.parametrize("line", ["/bin/sh", "/usr/bin/env python3", "python3"])
 def test_only_a_python_is_started(tmp_path, line):
     """A first line that names a shell or `env`, as for a long path, is not followed."""
