@@ -304,6 +304,8 @@ BAD = [
     (["report", "a.hwt", "b.hwt", "--wrong"], 2, "unrecognized arguments: b.hwt --wrong", "`headway report --help`"),
     (["compare", "a", "b", "c"], 2, "unrecognized arguments: c", "`headway compare --help`"),
     (["dance"], 2, "invalid choice: 'dance'", "--help"),
+    (["rnu"], 2, "invalid choice: 'rnu'", "did you mean `run`?"),
+    (["run", "--polciy", "fair", "app.py"], 2, "unrecognized arguments: --polciy", "did you mean `--policy`?"),
 ]
 
 

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from headway import __version__
@@ -98,6 +98,21 @@ Headway: what concurrency costs in Python, and what to do about it.
 """The text of `headway` without arguments: commands for a new user, in at most 80 columns."""
 
 
+def _meant(message: str, options: Iterable[str]) -> str:
+    """Return the command, value or option that is nearest to the one that an error of argparse refuses; "" if none is."""
+    import difflib
+
+    choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+    option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+    if choice:
+        return next(iter(difflib.get_close_matches(choice[1], re.findall(r"[\w.-]+", choice[2]), n=1)), "")
+    if option:
+        return next(
+            iter(difflib.get_close_matches(option[1], [one for one in options if one.startswith("--")], n=1)), ""
+        )
+    return ""
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that reports errors in the form of all commands: one message, a hint, exit code 2."""
 
@@ -106,6 +121,8 @@ class _Parser(argparse.ArgumentParser):
         found = re.match(r"argument (?:.*/)?(--[a-z-]+): expected one argument", message)
         if found:
             hint += f"; a value that begins with a dash needs `=`, as in `{found[1]}=-x`"
+        elif near := _meant(message, self._option_string_actions):
+            hint = f"did you mean `{near}`? Else {hint}"
         console.complain(message, hint)
         sys.exit(2)
 
