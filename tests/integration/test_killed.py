@@ -83,8 +83,13 @@ def test_the_life_of_another_program_is_not_in_the_trace(tmp_path):
 def test_another_program_that_is_recorded_is_known(tmp_path):
     """A process that becomes another Python has two traces, and the first one says so."""
     path, program = tmp_path / "x.hwt", tmp_path / "becomes.py"
-    program.write_text("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'pass'])\n")
-    subprocess.run([HEADWAY, "trace", "-o", str(path), program], timeout=LIMIT_S, check=True, capture_output=True)
+    program.write_text("import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'input()'])\n")
+    command = [HEADWAY, "trace", "-o", str(path), program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
+        # A collector that comes only when the process has ended takes the two for processes with the same id.
+        wait_for(lambda: (found := traced(path)) is not None and found.process.executed is Executed.RECORDED)
+        one.communicate(b"\n", timeout=LIMIT_S)
+        assert one.returncode == 0
     wait_until_finished(path)
 
     assert len(list(tmp_path.glob("x*.hwt"))) == 2

@@ -1,5 +1,9 @@
 """Until when a process has certainly run the program that it records."""
 
+import mmap
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import cast
 
@@ -28,7 +32,27 @@ def process(monkeypatch):
 
 def looked(made):
     """Return the object that looks at it."""
-    return lived.Lived(7, cast(Collection, SimpleNamespace(lived=made.told.append)))
+    with open(os.devnull) as memory:  # process 7 is none of ours, or none at all
+        return lived.Lived(7, cast(Collection, SimpleNamespace(lived=made.told.append)), memory.fileno())
+
+
+def test_a_program_that_was_executed_before_we_came_is_not_the_recorded_one():
+    """The memory of the recorded program is gone with it, and the new one's life is not the trace's."""
+    told = cast(Collection, SimpleNamespace(lived=lambda _: None))
+    with (
+        open(os.memfd_create("headway-test"), "r+b") as memory,
+        open(os.memfd_create("headway-test"), "r+b") as unmapped,
+        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other,
+    ):
+        memory.truncate(4096)
+        unmapped.truncate(4096)
+        with mmap.mmap(memory.fileno(), 4096):
+            assert lived.Lived(other.pid, told, memory.fileno()).over
+            assert not lived.Lived(os.getpid(), told, memory.fileno()).over
+            assert not lived.Lived(other.pid, told, unmapped.fileno()).over  # this kernel may not show what is mapped
+            other.kill()
+            other.wait()
+            assert not lived.Lived(other.pid, told, memory.fileno()).over
 
 
 def test_looks_are_rare(process):

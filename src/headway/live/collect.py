@@ -329,7 +329,7 @@ class Collector:
             raise
         began = begin_ticks(pid) if pidfd < 0 and not gone else None
         state = CollectionState(False, 0, 0, 0, 0, 0, 0, 0)
-        lived = Lived(pid, collection)
+        lived = Lived(pid, collection, memory)
         session = _Session(pid, pidfd, began, file, path, collection, state, lived, gone, time.monotonic_ns())
         if pidfd >= 0:
             self._reception.keep(pidfd, session.end)

@@ -1,6 +1,9 @@
 """Whether a process still runs the same program, and until when one that records has certainly done so."""
 
 import contextlib
+import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from headway.live.proc import BEGIN_TICKS, FLAGS, STATE, stat
@@ -48,6 +51,16 @@ def incarnation_in(fields: list[str]) -> tuple[str, ...] | None:
     return fields[BEGIN_TICKS], fields[_CODE], fields[_STACK]
 
 
+def _has_let_go(pid: int, memory: int) -> bool:
+    """Tell whether a process certainly has no part of a memory any more, as after exec(); the caller has it mapped."""
+    line = re.compile(rb" %d +/memfd:" % os.fstat(memory).st_ino)
+    with contextlib.suppress(OSError):
+        seen = Path(f"/proc/{pid}/maps").read_bytes()
+        # A kernel that does not show our own part tells nothing of others.
+        return bool(seen) and not line.search(seen) and bool(line.search(Path("/proc/self/maps").read_bytes()))
+    return False
+
+
 @final
 class Lived:
     """Tells the collection of a process until when the process has run its program.
@@ -56,13 +69,18 @@ class Lived:
     which there are no events, would not be in it.
     """
 
-    def __init__(self, pid: int, collection: "Collection") -> None:
-        """Begin. `pid` is the process's id."""
+    def __init__(self, pid: int, collection: "Collection", memory: int) -> None:
+        """Begin. `pid` is the process's id, and `memory` the descriptor of the memory that it has sent, and we have mapped.
+
+        We may be late: the process may have executed another program since it called, and we would take that one for it.
+        """
         self._pid, self._collection = pid, collection
         self._incarnation = self._look()
         self._looked_ns = 0
-        self.over = False
+        self.over = self._incarnation is not None and _has_let_go(pid, memory) and self._look() == self._incarnation
         """Whether the process has executed another program: it lives on, but its recording has ended."""
+        if self.over:
+            self._incarnation = None
 
     def look(self, now_ns: int) -> None:
         """Look at the process, if the last look was some time ago. `now_ns` is the present CLOCK_MONOTONIC."""

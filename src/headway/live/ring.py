@@ -93,7 +93,7 @@ class Ring:
             upkeep.add(self._collection, pid)
             failed.callback(upkeep.remove, self._collection)
             self._collection.began(began_realtime_ns(pid))
-            self._lived = Lived(pid, self._collection)
+            self._lived = Lived(pid, self._collection, memory)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             self._collection.limit_meta(_META_BYTES // CHUNK_BYTES)
             header = header_in(os.pread(memory, FIELDS_BYTES, 0))
