@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from process_memory import memory, spread_events
 
-from headway.live import collect
+from headway.live import collect, lived
 from headway.live.door import HELLO_MAGIC, PROCESS_MEMORY_BYTES, Door
 from headway.traces import format as hwt
 from headway.traces.reader import read
@@ -33,8 +33,12 @@ def collector(tmp_path):
 
 
 @pytest.fixture
-def alive():
-    """Yield a function that starts a process which does nothing until the test is over."""
+def alive(monkeypatch):
+    """Yield a function that starts a process which does nothing until the test is over.
+
+    It stands in for one that records, and has nothing of the memory that a test makes for it.
+    """
+    monkeypatch.setattr(lived, "_has_let_go", lambda *_: False)
     with contextlib.ExitStack() as stack:
 
         def start():

@@ -356,7 +356,7 @@ class Recording:
             RecordingError: The `with` has not begun, this process is a forked child of the recorded process, `headway watch`
                 watches it, or the file cannot be written.
         """
-        if self._path == Path():
+        if not self._pid:
             raise RecordingError(
                 "nothing is recorded yet: the recording begins with its `with`",
                 hint="write `with headway.trace() as recording:` around what is to be recorded",
@@ -370,6 +370,11 @@ class Recording:
             raise self._problem
         if self._until_ns is None:
             self._bring_up_to_date()
+        if self._path == Path():
+            raise RecordingError(
+                "the recording of this process that goes on already has no file yet: its collector has not come",
+                hint="read the recording later",
+            )
         if self._path == Path(WATCHED):
             raise RecordingError(
                 _WATCHED, hint="ask the watcher for its last seconds: `headway.watch().record()`, or SIGUSR2"
