@@ -122,14 +122,14 @@ def test_threads_of_a_library_are_told_with_the_variable_that_limits_them() -> N
     """So is a call that takes longer beside others than its first calls let expect."""
     alone = replace(FUNCTION, cores=0.9, by_others=0.48, pools=OPENBLAS)
     note = (
-        "48% of the function's computing is that of its own threads, OpenBLAS's; with those of a pool they are more than "
+        "48% of the function's computing is that of its own threads, perhaps OpenBLAS's; with those of a pool they are more than "
         "there are cores, and slow each other down: compare with OPENBLAS_NUM_THREADS=1 in the environment"
     )
     assert course._of_own_threads(alone) == [note]
     assert course._of_own_threads(replace(alone, by_others=0.02)) == []
     busy = replace(alone, cores=1.9)
     assert course._of_own_threads(busy)[0].startswith(
-        "the function keeps 1.9 cores busy by itself: it has its own threads, O"
+        "the function keeps 1.9 cores busy by itself: it has its own threads, p"
     )
     assert "OpenBLAS" not in course._of_own_threads(replace(busy, pools=()))[0]
 

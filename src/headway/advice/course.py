@@ -333,7 +333,7 @@ def _failed_alone(words: str, contenders: Sequence[Contender], function: Functio
     if serial.failed.startswith(OVER_LIMIT):
         hint = "a larger --budget gives the launches more time; a call that waits for what another process holds never ends"
         if function.by_others > _BY_OTHERS and function.pools:
-            hint = f"{function.pools[0][0]} computes with threads of its own, which wait for cores and for each other: {_set_to_one(function)}"
+            hint = f"its own threads, perhaps {function.pools[0][0]}'s, wait for cores and for each other: {_set_to_one(function)}"
         return UsageError(
             f"{words} takes longer in further processes than its first calls let expect: {serial.failed}", hint=hint
         )
@@ -404,8 +404,7 @@ def _of_own_threads(function: Function) -> list[str]:
         # They had no cores: the machine was busy, or has one.
         said = f"{function.by_others:.0%} of the function's computing is that of its own threads"
     if function.pools and function.by_others > _BY_OTHERS:
-        pool = f"{function.pools[0][0]}'s"
-        said += f", {pool}; with those of a pool they are more than there are cores, and slow each other down: {_set_to_one(function)}"
+        said += f", perhaps {function.pools[0][0]}'s; with those of a pool they are more than there are cores, and slow each other down: {_set_to_one(function)}"
     return [said]
 
 
