@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.errors import InterpreterError
-from headway.host import probes
+from headway.host import probes, reaping
 from headway.host.interpreters import discover, probe
 from headway.host.paths import cache_path
 
@@ -84,6 +85,18 @@ def test_what_a_slow_interpreter_started_is_ended(bare_machine, monkeypatch):
     for one in left:
         assert select.select([one], [], [], 60)[0]  # it has ended
         os.close(one)
+
+
+def test_a_process_in_the_middle_of_exec_is_looked_at_again(monkeypatch):
+    """It has no environment for a moment; what it then runs must not stay behind."""
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        answers = iter([None, None, True])
+        monkeypatch.setattr(reaping, "_has_mark", lambda pid, _: pid == child.pid and next(answers, False))
+        reaping.end_marked("HEADWAY_TEST", "1")
+
+        assert child.wait(60) == -signal.SIGKILL
+    monkeypatch.setattr(reaping, "_has_mark", lambda *_: None)
+    reaping.end_marked("HEADWAY_TEST", "1")  # an environment that stays empty keeps nobody waiting for ever
 
 
 def test_an_interpreter_that_is_gone_does_not_start(tmp_path):

@@ -18,6 +18,8 @@ __all__ = ["end_group", "end_marked", "keep"]
 
 _GRACE_S = 1.0
 _TRIES = 100
+_LOOKS = 30
+"""The most looks at processes, a millisecond apart: some have an empty environment for ever."""
 
 
 def _members(group: int) -> list[int]:
@@ -75,11 +77,32 @@ def end_group(group: int) -> None:
 def end_marked(name: str, value: str) -> None:
     """End every process of this user, except this one, that was started with this variable in its environment."""
     mark = f"{name}={value}".encode()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != os.getpid():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as environment:
-                if mark in environment.read().split(b"\0"):
-                    os.kill(int(entry), signal.SIGKILL)
+    everybody = True
+    pids: list[int] = []
+    for _ in range(_LOOKS):
+        if everybody:
+            pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+        marked = {pid: _has_mark(pid, mark) for pid in pids}
+        for pid in [pid for pid, has_it in marked.items() if has_it]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        everybody = any(marked.values())  # one that was just killed may have started another
+        pids = [pid for pid, has_it in marked.items() if has_it is None]
+        if not everybody and not pids:
+            return
+        time.sleep(0.001)
+
+
+def _has_mark(pid: int, mark: bytes) -> bool | None:
+    """Tell whether a process has a variable; None if it has no environment, as in the middle of exec()."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/environ", "rb") as environment:
+            variables = environment.read()
+        if not variables:
+            os.readlink(f"/proc/{pid}/exe")  # one that has ended has none, nor has the kernel's own
+            return None
+        return mark in variables.split(b"\0")
+    return False
 
 
 def keep() -> None:
