@@ -195,7 +195,7 @@ int main(int count, char **given) {
     char self[PATH_MAX];
     char **arguments = calloc((size_t)count + OPTION_COUNT + 1, sizeof *arguments);
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    bool is_known = false; /* any other python3 is without this headway */
+    bool is_known = false; /* whether the Python is known: any other is without this headway */
     char *slash;
 
     if (arguments == NULL) {

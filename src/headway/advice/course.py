@@ -333,7 +333,7 @@ def _failed_alone(words: str, contenders: Sequence[Contender], function: Functio
     if serial.failed.startswith(OVER_LIMIT):
         hint = "a larger --budget gives the launches more time; a call that waits for what another process holds never ends"
         if function.by_others > _BY_OTHERS and function.pools:
-            hint = f"its own threads, perhaps {function.pools[0][0]}'s, wait for cores and for each other: {_set_to_one(function)}"
+            hint = f"the function's own threads, perhaps {function.pools[0][0]}'s, wait for cores and for each other: {_set_to_one(function)}"
         return UsageError(
             f"{words} takes longer in further processes than its first calls let expect: {serial.failed}", hint=hint
         )

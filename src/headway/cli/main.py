@@ -102,15 +102,14 @@ def _meant(message: str, options: Iterable[str]) -> str:
     """Return the command, value or option that is nearest to the one that an error of argparse refuses; "" if none is."""
     import difflib
 
-    choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-    option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-    if choice:
-        return next(iter(difflib.get_close_matches(choice[1], re.findall(r"[\w.-]+", choice[2]), n=1)), "")
-    if option:
-        return next(
-            iter(difflib.get_close_matches(option[1], [one for one in options if one.startswith("--")], n=1)), ""
-        )
-    return ""
+    if found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        known = re.findall(r"[\w.-]+", found[2])
+    elif found := re.match(r"unrecognized arguments: (--[\w-]+)", message):
+        known = [one for one in options if one.startswith("--")]
+    else:
+        return ""
+    near = difflib.get_close_matches(found[1], known, n=1)
+    return near[0] if near else ""
 
 
 class _Parser(argparse.ArgumentParser):

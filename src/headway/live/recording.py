@@ -372,7 +372,7 @@ class Recording:
             self._bring_up_to_date()
         if self._path == Path():
             raise RecordingError(
-                "the recording of this process that goes on already has no file yet: its collector has not come",
+                "the recording that this one has joined has no file yet: its collector has not begun",
                 hint="read the recording later",
             )
         if self._path == Path(WATCHED):

@@ -16,7 +16,7 @@ _TOLD_S = 1e-4
 
 
 class Took(namedtuple("Took", ("wall_s", "cpu_s", "queued_s", "others_s"), defaults=(0.0,))):
-    """The times of a call: from begin to end, of all threads on cores, of the wait for one, and of all others on cores."""
+    """The times of a call: its length, the CPU time of all threads, the caller's wait for a core, and the others' CPU time."""
 
     __slots__ = ()
 
