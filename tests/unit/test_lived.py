@@ -2,8 +2,8 @@
 
 import mmap
 import os
-import subprocess
 import sys
+from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import cast
 
@@ -42,8 +42,10 @@ def test_a_program_that_was_executed_before_we_came_is_not_the_recorded_one():
     with (
         open(os.memfd_create("headway-test"), "r+b") as memory,
         open(os.memfd_create("headway-test"), "r+b") as unmapped,
-        subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other,
+        Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=PIPE, stdout=PIPE) as other,
     ):
+        assert other.stdout is not None
+        other.stdout.readline()  # Popen returns while the process may still be in the middle of exec()
         memory.truncate(4096)
         unmapped.truncate(4096)
         with mmap.mmap(memory.fileno(), 4096):
@@ -66,7 +68,9 @@ def test_looks_are_rare(process):
 
 
 @pytest.mark.parametrize(
-    "then", [("1", "2", "4"), None, ("1", "1", "0"), PermissionError()], ids=["executed", "ended", "hidden", "refused"]
+    "then",
+    [("1", "2", "4"), ("1", "0", "0"), None, ("1", "1", "0"), PermissionError()],
+    ids=["executed", "in exec", "ended", "hidden", "refused"],
 )
 def test_another_program_and_an_end_are_final(process, then):
     """The recording of a process ends when it executes another program, whatever is seen later.
@@ -81,7 +85,18 @@ def test_another_program_and_an_end_are_final(process, then):
     one.look(3000 * MS)
 
     assert process.told == [1000 * MS]
-    assert one.over == (then == ("1", "2", "4"))
+    assert one.over == (then in [("1", "2", "4"), ("1", "0", "0")])
+
+
+def test_a_program_that_we_meet_in_exec_is_over(process):
+    """It called us, so it had code, and the next program has none yet."""
+    process.identity = ("1", "0", "0")
+    one = looked(process)
+    process.identity = ("1", "2", "4")
+    one.look(1000 * MS)
+
+    assert one.over
+    assert process.told == []
 
 
 def test_a_process_that_cannot_be_seen_is_left_alone(process):

@@ -51,6 +51,11 @@ def incarnation_in(fields: list[str]) -> tuple[str, ...] | None:
     return fields[BEGIN_TICKS], fields[_CODE], fields[_STACK]
 
 
+def _is_in_exec(incarnation: tuple[str, ...]) -> bool:
+    """Tell whether a process is in the middle of exec(): it has given its program up, and the next has no code yet."""
+    return incarnation[1] == "0"
+
+
 def _has_let_go(pid: int, memory: int) -> bool:
     """Tell whether a process certainly has no part of a memory any more, as after exec(); the caller has it mapped."""
     line = re.compile(rb" %d +/memfd:" % os.fstat(memory).st_ino)
@@ -77,7 +82,9 @@ class Lived:
         self._pid, self._collection = pid, collection
         self._incarnation = self._look()
         self._looked_ns = 0
-        self.over = self._incarnation is not None and _has_let_go(pid, memory) and self._look() == self._incarnation
+        self.over = self._incarnation is not None and (
+            _is_in_exec(self._incarnation) or (_has_let_go(pid, memory) and self._look() == self._incarnation)
+        )
         """Whether the process has executed another program: it lives on, but its recording has ended."""
         if self.over:
             self._incarnation = None
@@ -98,5 +105,6 @@ class Lived:
         found = None
         with contextlib.suppress(OSError):
             found = incarnation_of(self._pid)
-        # The kernel shows no addresses of a process that we may not trace; a process may become one (PR_SET_DUMPABLE).
-        return None if found is None or found[-1] == "0" else found
+        # The kernel shows no addresses of a process that we may not trace (its code is at "1", its stack at "0"). A process
+        # may become one (PR_SET_DUMPABLE).
+        return None if found is None or (found[-1] == "0" and not _is_in_exec(found)) else found
