@@ -3,9 +3,10 @@
     policy_corpus_workload.py NAME SECONDS [--switch-interval S]
 
 The module is one file because it is a list: a program has a dozen lines, and readers look for them here; those of
-the group "calls" are in policy_corpus_calls_workload.py. It prints a line of JSON: the pieces of work a second
-(`rate`), the CPU time for each piece (`cpu_s`), p50 and p99 of the pieces that are timed (`p50_s`, `p99_s`), the work
-of CPU-bound threads beside them (`computed`), and the work of the least thread over a fair share (`least`).
+the groups "calls" and "equal" are in policy_corpus_calls_workload.py and policy_corpus_equal_workload.py. It prints a
+line of JSON: the pieces of work a second (`rate`), the CPU time for each piece (`cpu_s`), p50 and p99 of the pieces
+that are timed (`p50_s`, `p99_s`), the work of CPU-bound threads beside them (`computed`), and the work of the least
+thread over a fair share (`least`).
 """
 
 import asyncio
@@ -26,6 +27,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import policy_corpus_calls_workload  # noqa: F401  (its programs are added to PROGRAMS)
+import policy_corpus_equal_workload  # noqa: F401
 from policy_corpus_crew_workload import PROGRAMS, Program, calling, program, sleeping, work
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
@@ -645,66 +647,6 @@ def p_jupyter_beside_1(program):
             counter[0] += 1
 
     program.add(body)
-
-
-# ---------------------------------------------------------------- CPU-bound threads
-
-
-@program("equal")
-def p_compute_1(program):
-    """One CPU-bound thread."""
-    program.compute(1)
-
-
-@program("equal")
-def p_compute_2(program):
-    """Two CPU-bound threads."""
-    program.compute(2)
-
-
-@program("equal")
-def p_compute_4(program):
-    """Four CPU-bound threads."""
-    program.compute(4)
-
-
-@program("equal")
-def p_compute_8(program):
-    """Eight CPU-bound threads."""
-    program.compute(8)
-
-
-@program("equal")
-def p_bursts_of_3_ms(program):
-    """Four threads compute for 3 ms and then wait for 1 ms."""
-
-    def body(counter):
-        while True:
-            until = time.perf_counter() + 0.003
-            while time.perf_counter() < until:
-                work(50)
-                counter[0] += 1
-            time.sleep(0.001)
-
-    program.add(body, times=4)
-
-
-@program("equal")
-def p_requests_of_8_ms(program):
-    """Four threads share a queue of requests, each of which takes 8 ms."""
-    items = queue.Queue()
-    for _ in range(6):
-        items.put(time.perf_counter())
-
-    def body(counter):
-        while True:
-            asked = items.get()
-            work(150_000)
-            program.times.append(time.perf_counter() - asked)
-            items.put(time.perf_counter())
-            counter[0] += 1
-
-    program.add(body, times=4)
 
 
 # ---------------------------------------------------------------- other programs
