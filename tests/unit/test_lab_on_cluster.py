@@ -22,11 +22,12 @@ MANY = 300
 
 
 class Cluster:
-    """A fake cluster of two machines; at the third launch in all, this process gets a signal."""
+    """A fake cluster of two machines; when both have launched once, at the third launch in all, this process gets a signal."""
 
     def __init__(self, number):
         self.number, self.launched, self.begun, self.ended = number, 0, [], []
         self.lock = threading.Lock()
+        self.both, self.working = threading.Barrier(2), set()
 
     def hosts(self):
         return {"one": ["tcp://one:1"], "two": ["tcp://two:1"]}
@@ -41,6 +42,9 @@ class Cluster:
         if function is lab_worker.end:
             self.ended.append(token)
             return None
+        if address not in self.working:  # one machine may be through with many launches before the other one begins
+            self.working.add(address)
+            self.both.wait()
         with self.lock:  # the machines launch at the same time, and there is one signal
             self.launched += 1
             if self.launched == 3:
