@@ -17,6 +17,7 @@ from provision.find_chromium import find_chromium
 from provision.prometheus import find_prometheus
 from sample import sampled
 from synthetic import make_interpreter, make_machine, make_settings
+from told_at_once import ToldAtOnce
 
 from headway.host import interpreters
 from headway.host.paths import cache_folder, interpreters_folder, libraries_folder
@@ -67,9 +68,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try fewer examples of a property in a sample than hypothesis does by default."""
+    """Try fewer examples of a property in a sample than hypothesis does by default; name failures at once."""
     if config.getoption("--matrix") == "sample":
         settings.load_profile("sample")
+    config.pluginmanager.register(ToldAtOnce(config))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
