@@ -175,9 +175,10 @@ def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
     # Without a GIL, no cells take turns in one launch, which would be launched alone after a failure.
     with running_lab(store_path, 2, on="3.13t") as process:
         while ("failed",) not in stored(store_path, "l.status"):
-            before = len(stored(store_path))
+            agent = wait_for(lambda: agents("cmdline"))[0]
+            before = len(stored(store_path))  # with all launches before this agent's, so that the next is its own
             with contextlib.suppress(ProcessLookupError):
-                os.kill(wait_for(lambda: agents("cmdline"))[0], signal.SIGKILL)
+                os.kill(agent, signal.SIGKILL)
             wait_for(lambda count=before: len(stored(store_path)) > count)
         _, err = process.communicate(timeout=LIMIT_S)
 
