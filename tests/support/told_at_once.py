@@ -13,6 +13,6 @@ class ToldAtOnce:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if report.failed and terminal is not None and not hasattr(self._config, "workerinput"):
-            terminal.write_line("")
+        if report.failed and terminal is not None:
+            terminal.write_line("")  # ends the line of dots
             terminal.write_line(f"{report.when} failed: {report.nodeid}", red=True)

@@ -22,7 +22,7 @@ MANY = 300
 
 
 class Cluster:
-    """A fake cluster of two machines; when both have launched once, at the third launch in all, this process gets a signal."""
+    """A fake cluster of two machines; this process gets a signal at the third launch, after each machine has begun its first."""
 
     def __init__(self, number):
         self.number, self.launched, self.begun, self.ended = number, 0, [], []

@@ -105,6 +105,6 @@ class Lived:
         found = None
         with contextlib.suppress(OSError):
             found = incarnation_of(self._pid)
-        # The kernel shows no addresses of a process that we may not trace (its code is at "1", its stack at "0"). A process
-        # may become one (PR_SET_DUMPABLE).
+        # If we may not trace a process, the kernel shows "1" for its code and "0" for its stack. A process may come to be so
+        # later (PR_SET_DUMPABLE).
         return None if found is None or (found[-1] == "0" and not _is_in_exec(found)) else found
