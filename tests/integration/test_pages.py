@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-ALONE = {"first-trace", "threads-gave-nothing"}
+ALONE = {"first-trace", "threads-gave-nothing", "trace-a-server"}
 """Pages that show how threads wait for each other: they do so only if they have their cores."""
 
 
