@@ -424,6 +424,45 @@ static void test_a_hold_is_measured_from_the_request_on(void) {
     trace_close(&trace);
 }
 
+/* Of a hold that is measured from its beginning, the request tells how much of it the holder was
+ * not running until then. */
+static void test_a_request_tells_what_the_holder_ran_before(void) {
+    world_start("before.hwt");
+    void *me = PyEval_SaveThread();
+    usleep(1000);
+    int64_t outer = hw_now_ns(), outer_cpu = thread_cpu_ns();
+    PyEval_RestoreThread(me); /* the time away is the first one, and is measured */
+    int64_t inner_cpu = thread_cpu_ns(), inner = hw_now_ns();
+    usleep(5000);
+    int64_t inner_off = hw_now_ns() - inner - (thread_cpu_ns() - inner_cpu);
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+    long asked = atomic_load(&fake_main_gil()->asked);
+    world_go(&worker);
+    while (atomic_load(&fake_main_gil()->asked) == asked) {
+        sched_yield(); /* while this thread holds the GIL */
+    }
+    int64_t outer_off = hw_now_ns() - outer - (thread_cpu_ns() - outer_cpu);
+    me = PyEval_SaveThread();
+    T_EQ(0, pthread_join(worker.thread, NULL));
+    PyEval_RestoreThread(me);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("before.hwt"));
+    T_EQ(HW__ACQUIRE, trace.events[2].event.kind);
+    T_EQ(1, trace.kinds[HW__REQUEST]);
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (event->kind == HW__REQUEST) {
+            unsigned told = (unsigned)event->flags >> HW__RAN_SHIFT;
+            T_TRUE(told != 0);
+            double held_ns = (double)(event->time_ns - trace.events[2].event.time_ns);
+            double step = held_ns / HW__RAN_ALL, off_ns = held_ns - (told - 1) * step;
+            T_TRUE(off_ns + step >= (double)inner_off);
+            T_TRUE(off_ns - 2 * step <= (double)outer_off);
+        }
+    }
+    trace_close(&trace);
+}
+
 /* A long hold is measured although no thread makes a request, if the thread's CPU time was read
  * shortly before it: a thread alone that lost its core, or slept, does not look as if it computed.
  */
@@ -683,6 +722,7 @@ int main(void) {
     T_RUN(test_a_shared_gil_is_told);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_a_hold_is_measured_from_the_request_on);
+    T_RUN(test_a_request_tells_what_the_holder_ran_before);
     T_RUN(test_a_long_hold_without_a_request_is_measured);
     T_RUN(test_of_many_times_away_few_are_looked_at);
     T_RUN(test_a_long_time_away_is_measured_after_many_short_ones);

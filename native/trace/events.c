@@ -414,6 +414,30 @@ void hw__on_wait(struct hw__gil *gil) {
     hw__slot_change(thread, HW__SLOT_WAITING, thread->waiting_since_ns);
 }
 
+/* The calling thread requests the GIL, whose mutex keeps the holder from releasing it. Returns for
+ * the request's flags how much of its hold the holder has run so far, or 0 if the hold's beginning
+ * was not measured. It is measured from here on then: else a holder without a core would look like
+ * one that does not answer. */
+static uint32_t holder_ran(struct hw__gil *gil, int64_t now_ns) {
+    const struct hw__thread *holder = gil->holder;
+    if (holder == NULL || gil->interval_us < LEAST_INTERVAL_US) {
+        return 0;
+    }
+    int64_t then_ns = gil->cpu_then_ns, held_ns = now_ns - holder->held_since_ns;
+    bool begun = then_ns != 0;
+    if ((begun && (held_ns < LONG_HOLD_NS || gil->cpu_since_ns != holder->held_since_ns)) ||
+        !cpu_is_told() || !hw__allowed(HW__CALL_CLOCK_OF)) {
+        return 0;
+    }
+    int64_t cpu = cpu_of(hw__cpu_clock(holder->tid));
+    if (begun) {
+        return cpu < then_ns ? 0 : share_of((uint64_t)(cpu - then_ns), (uint64_t)held_ns);
+    }
+    gil->cpu_then_ns = cpu;
+    gil->cpu_since_ns = now_ns;
+    return 0;
+}
+
 void hw__on_request(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
@@ -422,15 +446,8 @@ void hw__on_request(struct hw__gil *gil) {
     }
     HW__SET(gil->requested, true);
     if (thread != NULL && thread->waiting_since_ns != 0) {
-        hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
+        hw__thread_emit(thread, HW__REQUEST, gil->index, 0, holder_ran(gil, now), now);
         HW__SET(gil->request_told, true);
-        /* From here on it counts whether the holder runs: else a holder without a core would look
-         * like one that does not answer. */
-        if (gil->cpu_then_ns == 0 && gil->holder != NULL && gil->interval_us >= LEAST_INTERVAL_US &&
-            cpu_is_told() && hw__allowed(HW__CALL_CLOCK_OF)) {
-            gil->cpu_then_ns = cpu_of(hw__cpu_clock(gil->holder->tid));
-            gil->cpu_since_ns = now;
-        }
     }
 }
 

@@ -28,13 +28,15 @@ class Script:
     def hold(self, thread, start_ms, end_ms, *, stack=AT_COMPUTE, forced=False, gil=0, ran=None):
         """Add a hold; `ran` is the measured share in which its thread ran on a core."""
         self.add(start_ms, thread, Kind.ACQUIRE, gil=gil)
-        measured = 0 if ran is None else (1 + round(ran * RAN_ALL)) << RAN_SHIFT
-        return self.add(end_ms, thread, Kind.RELEASE, stack, gil, (Flag.FORCED if forced else 0) | measured)
+        return self.add(end_ms, thread, Kind.RELEASE, stack, gil, (Flag.FORCED if forced else 0) | _measured(ran))
 
-    def wait(self, thread, start_ms, *, stack=AT_RECV, asks_ms=None, gil=0):
-        """Add the beginning of a wait, and with `asks_ms` the time of its request to the holder."""
+    def wait(self, thread, start_ms, *, stack=AT_RECV, asks_ms=None, gil=0, ran=None):
+        """Add the beginning of a wait, and with `asks_ms` the time of its request to the holder.
+
+        `ran` is the measured share of the time before the request in which the holder ran on a core.
+        """
         self.add(start_ms, thread, Kind.WAIT, stack, gil)
-        return self if asks_ms is None else self.add(asks_ms, thread, Kind.REQUEST, gil=gil)
+        return self if asks_ms is None else self.add(asks_ms, thread, Kind.REQUEST, gil=gil, flags=_measured(ran))
 
     def park(self, thread, start_ms, end_ms, park, *, stack=AT_SERVE, of=0):
         """Add a wait for a lock."""
@@ -61,6 +63,11 @@ class Script:
             types=types,
             **extra,
         )
+
+
+def _measured(share):
+    """Return the flags that tell for which share of a time a thread ran; None: it was not measured."""
+    return 0 if share is None else (1 + round(share * RAN_ALL)) << RAN_SHIFT
 
 
 def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):

@@ -54,6 +54,21 @@ def test_a_holder_that_had_no_core_after_a_request_is_in_no_call_of_c():
     assert "long-hold" not in found
 
 
+@pytest.mark.parametrize(
+    ("before_ms", "ran_before", "late"),
+    [(300, 0.02, "93.7 ms"), (300, None, ""), (100, 1.0, ""), (100, 0.5, "50.4 ms")],
+    ids=["before", "not known", "after", "some of it before"],
+)
+def test_a_time_without_a_core_counts_only_after_the_request(before_ms, ran_before, late):
+    """A hold of 400 ms has a core for 100 ms of them: the request tells how much of these came after it."""
+    script = Script().wait(1, 10, asks_ms=before_ms, ran=ran_before).hold(0, 0, 400, forced=True, ran=0.25)
+    script.hold(1, 400, 401, stack=AT_RECV)
+    found = told(script.trace(401, "caller", "reader"))
+
+    assert ("long-hold" in found) == bool(late)
+    assert not late or f"for up to {late} after another thread had requested it" in found["long-hold"].fact
+
+
 def test_a_convoy_behind_short_calls_of_c_is_not_told_to_shrink_tenfold():
     """Calls of 2 ms are asked at any time of them: an earlier request helps, but by no known factor."""
     script, now = Script(), 0.0

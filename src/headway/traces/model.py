@@ -88,7 +88,8 @@ RAN_SHIFT = 8
 """The position in `flags` of the share of a time in which the thread ran on a core: bits 8 to 15; see `RAN_ALL`.
 
 For a RELEASE, the time is that of its hold. For a WAIT, and for an ACQUIRE that follows no WAIT, it is the time since
-the thread's last RELEASE.
+the thread's last RELEASE. For a REQUEST, it is the time that the holder has held the GIL so far, and the thread is the
+holder.
 """
 RAN_ALL = 254
 """The share is `(bits - 1) / RAN_ALL`. If the bits are 0, the share is not known, as for most short times."""
@@ -312,6 +313,6 @@ def known_flags(events: NDArray[np.void]) -> NDArray[np.bool_]:
     high = flags >> RAN_SHIFT
     known: NDArray[np.bool_] = (flags & 0xFF) <= int(Flag.FORCED | Flag.ASSUMED)
     of_a_park = (kind == Kind.PARK) | (kind == Kind.UNPARK)
-    of_a_turn = (kind == Kind.WAIT) | (kind == Kind.ACQUIRE) | (kind == Kind.RELEASE)
+    of_a_turn = (kind == Kind.WAIT) | (kind == Kind.ACQUIRE) | (kind == Kind.RELEASE) | (kind == Kind.REQUEST)
     known &= (high == 0) | (of_a_turn & (high <= RAN_ALL + 1)) | (of_a_park & (high <= max(Park)))
     return known

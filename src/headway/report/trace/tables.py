@@ -242,7 +242,7 @@ def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
     ]
     columns = ("line at the release", "held", "holds", "forced", "p50", "p99", "max", "overrun", "others waited")
     caption = (
-        "overrun: longest time from a request to the release, less all time of the hold in which the thread did not run; "
+        "overrun: longest time from a request to the release, less the time in which the thread did not run meanwhile; "
         "others waited: total wait of other threads meanwhile"
     )
     if any(one.frame is None for one in analysis.held[: _kept(len(rows), every=every)]):
@@ -286,8 +286,8 @@ def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None
     ]
     columns = ("line at the release", "thread", "held", "overrun", "began at")
     caption = (
-        "overrun: time from the request of another thread to the release, less all time of the hold in which the thread did "
-        "not run"
+        "overrun: time from the request of another thread to the release, less the time in which the thread did not run "
+        "meanwhile"
     )
     return _table(columns, rows, caption, every=every, few=_LONGEST)
 

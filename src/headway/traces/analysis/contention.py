@@ -268,6 +268,7 @@ def _holders_at_the_end(trace: Trace, blocked: _Blocked, changed: frozenset[str]
         no,
         no,
         asked_ns=start_ns,
+        asked_ran=unknown,
         ran=unknown,
         away_ran=unknown,
     )

@@ -178,7 +178,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
     in_calls = max(first.answer_ns, first.late_ns) >= LATE_NS
     more = f"it then needs {duration(first.answer_ns)} more at the median"
     if first.release_ns > _OFF_CORE_TOO * first.answer_ns:
-        # The answer leaves out all time of the hold without a core, also that before the request.
+        # The answer leaves out the time without a core after the request.
         more = f"it then needs {duration(first.release_ns)} more at the median, at least {duration(first.answer_ns)} of that on a core"
     if first.answer_ns < LATE_NS:
         more = f"in a tenth of the cases it then needs {duration(first.late_ns)} or more"

@@ -69,6 +69,8 @@ class Holds(Intervals):
 
     asked_ns: NDArray[np.int64]
     """The time of the first REQUEST during the hold; the hold's end if there was none."""
+    asked_ran: NDArray[np.uint8]
+    """The share of the time before that request in which the thread ran, as in the REQUEST's flags; 0: unknown."""
     ran: NDArray[np.uint8]
     """The share of the hold in which the thread ran on a core, as in the RELEASE's flags; 0: unknown."""
     away_ran: NDArray[np.uint8]
@@ -90,9 +92,13 @@ class Holds(Intervals):
     def overrun_ns(self) -> NDArray[np.int64]:
         """How long each hold ran on after the request. Python code answers in microseconds, a call of C does not.
 
-        The whole time in which the thread did not run is subtracted, because its place within the hold is not known.
+        It is a lower bound: of the time in which the thread did not run, only the part that certainly came before the
+        request counts as such.
         """
-        result: NDArray[np.int64] = np.maximum(self.end_ns - self.asked_ns - self.off_core_ns, 0)
+        before_ns = self.asked_ns - self.start_ns
+        off = np.where(self.asked_ran == 0, 0, RAN_ALL - np.minimum(self.asked_ran, RAN_ALL).astype(np.int64))
+        off_after_ns = np.maximum(self.off_core_ns - before_ns * off // RAN_ALL, 0)
+        result: NDArray[np.int64] = np.maximum(self.end_ns - self.asked_ns - off_after_ns, 0)
         return result
 
 
@@ -257,6 +263,7 @@ def _holds(columns: _Columns) -> Holds:
         forced=released & columns.forced[following],
         open=is_open,
         asked_ns=end_ns,
+        asked_ran=np.zeros(len(begin), dtype=np.uint8),
         ran=np.where(released, columns.ran[following], np.uint8(0)),
         away_ran=_away_ran(columns)[begin],
     )
@@ -275,16 +282,18 @@ def _asked(trace: Trace, holds: Holds) -> Holds:
     requests = trace.events[trace.events["kind"] == Kind.REQUEST]
     if not len(requests) or not len(holds):
         return holds
-    asked_ns = holds.end_ns.copy()
+    asked_ns, ran = holds.end_ns.copy(), holds.asked_ran.copy()
     for one in np.flatnonzero(np.bincount(requests["gil"])):
         mine = np.flatnonzero(holds.gil == one)
-        times = requests["time_ns"][requests["gil"] == one]
-        at = np.searchsorted(holds.start_ns[mine], times, "right") - 1
-        times, at = times[at >= 0], mine[at[at >= 0]]
+        of_it = requests[requests["gil"] == one]
+        at = np.searchsorted(holds.start_ns[mine], of_it["time_ns"], "right") - 1
+        of_it, at = of_it[at >= 0], mine[at[at >= 0]]
         first = np.append(True, at[1:] != at[:-1])[: len(at)]
-        times, at = times[first], at[first]
-        asked_ns[at] = np.minimum(times, asked_ns[at])
-    return replace(holds, asked_ns=asked_ns)
+        of_it, at = of_it[first], at[first]
+        # A request that is later than the hold's end was too late for it.
+        of_it, at = of_it[of_it["time_ns"] < asked_ns[at]], at[of_it["time_ns"] < asked_ns[at]]
+        asked_ns[at], ran[at] = of_it["time_ns"], of_it["flags"] >> RAN_SHIFT
+    return replace(holds, asked_ns=asked_ns, asked_ran=ran)
 
 
 def _switch_intervals(trace: Trace) -> tuple[SwitchInterval, dict[int, SwitchInterval]]:

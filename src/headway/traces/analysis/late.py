@@ -72,7 +72,7 @@ def _fixed(holds: Holds) -> bool:
     times = ran_ns / max(float(np.median(ran_ns)), 1.0)
     if np.mean((times > _BETWEEN[0]) & (times < _BETWEEN[1])) >= _BETWEENS:
         return False
-    # The time without a core may lie before a request: `overrun_ns` is too short then, and the whole time is not.
+    # The time without a core may lie before a request. `overrun_ns` is too short if that is not known, and the whole time is not.
     low, middle = np.percentile(holds.end_ns - holds.asked_ns, [10, 50])
     if low >= _ALIKE * middle:
         return True
