@@ -32,8 +32,7 @@ void hw__doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin_n
         hw__wake_unlocked(mutex);
         hw__help_apply(runner);
         hw__wake_sleep(runner, spin_ns, longest_ns);
-        bool gives_way = atomic_load_explicit(&runner->gives_way, memory_order_relaxed);
-        int64_t yield_ns = gives_way ? hw__yield(runner) : 0;
+        int64_t yield_ns = hw__give_way(runner);
         hw__wake_lock(mutex);
         /* No release since this thread was called: the thread to which it yielded has not run, or
          * has not acquired and released the GIL. */
@@ -52,7 +51,7 @@ void hw__doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin_n
 
 void hw__doze_prepare(struct hw__runner *runner) {
     atomic_store(&runner->word, HW__AWAKE);
-    atomic_store_explicit(&runner->gives_way, false, memory_order_relaxed);
+    atomic_store_explicit(&runner->gives_way_until_ns, 0, memory_order_relaxed);
 }
 
 void hw__doze_plainly(pthread_cond_t *cond, pthread_mutex_t *mutex) {

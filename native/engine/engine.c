@@ -33,6 +33,7 @@
 #include "gil/recorder.h"
 #include "gil/scheduler.h"
 #include "headway/clock.h"
+#include "schedule/carry_out.h"
 #include "schedule/habits.h"
 
 /* ---------------------------------------------------------------- the hooks: waiting */
@@ -192,10 +193,11 @@ void hw__sched_is_asked(struct hw__gil *gil) {
 
 /* --------------------------------------------------------- the hooks: release and acquire */
 /* Wakes the waiter that was called. */
-static void wake(struct hw__sched *sched, struct hw__runner *releaser,
-                 const struct hw__call *call) {
+static void wake(struct hw__sched *sched, struct hw__runner *releaser, const struct hw__call *call,
+                 int64_t now_ns) {
     struct hw__runner *next = hw__runner_of(call->next);
-    atomic_store_explicit(&next->gives_way, call->next_yields, memory_order_relaxed);
+    int64_t until_ns = call->next_yields ? now_ns + HW__GIVES_WAY_NS : 0;
+    atomic_store_explicit(&next->gives_way_until_ns, until_ns, memory_order_relaxed);
     hw__wake(next, &sched->memory->mutex);
     if (call->caller_may_yield && hw__help_is_short(next)) {
         hw__wake_then_yield(releaser);
@@ -213,7 +215,7 @@ static void hand_over(struct hw__sched *sched, struct hw__runner *releaser, int6
     struct hw__call call = hw__decide_hand_over(ledger, releaser == NULL ? NULL : &releaser->waiter,
                                                 next, &moment, spins);
     if (call.next != NULL) {
-        wake(sched, releaser, &call);
+        wake(sched, releaser, &call, now_ns);
     }
 }
 

@@ -42,10 +42,11 @@ struct hw__runner {
     /* The thread that posted the semaphore for which this thread last waited; NULL: none since its
      * last release of a GIL, or not known. Used by the thread only. */
     struct hw__runner *poster;
-    int32_t priority;          /* set by hw_schedule_hint(); used by the thread only */
-    bool urgent;               /* set by hw_schedule_hint(); used by the thread only */
-    int64_t spin_ns;           /* how long the thread spins when it waits again after a request */
-    atomic_bool gives_way;     /* the thread yields its core when it wakes; set by its waker */
+    int32_t priority; /* set by hw_schedule_hint(); used by the thread only */
+    bool urgent;      /* set by hw_schedule_hint(); used by the thread only */
+    int64_t spin_ns;  /* how long the thread spins when it waits again after a request */
+    /* The thread yields its core if it wakes before this time; 0: it does not. Set by its waker. */
+    _Atomic int64_t gives_way_until_ns;
     int64_t no_yield_until_ns; /* the thread does not yield before: its last yield cost too much */
     /* Waits for the main GIL that an early request shortened, under the present policy and in this
      * process; any thread reads it. */

@@ -23,7 +23,8 @@
  *   often a thread releases the GIL, the less its use counts (as in sched_ext's scx_flash), so that
  *   a server busy with one call after the other still comes first.
  * - CPU-bound threads together get at least `compute_percent` of the time, in turns of TURN_NS in
- *   which no thread preempts them but an urgent one.
+ *   which no thread preempts them but an urgent one. A thread that has no core for such a turn, as
+ *   many others share the cores, has a longer one afterwards, up to MOST_OWED_NS.
  * - An urgent thread (a hint of the program) goes before all others of the first lane, and a
  *   request for it is made at once. It gets no more GIL time: if it is CPU-bound or uses more than
  *   its share, it takes turns like any other thread.
@@ -41,11 +42,11 @@ enum { FIRST_LANE, TURN_LANE };
 #define DEADLINE own[1] /* virtual deadline */
 #define TURN_END own[2] /* when the time slice ends; 0: the slice has not begun */
 #define SLICE own[3]    /* length of the time slice, by the clock */
-#define MARKS own[4]    /* KNOWN, COMPUTES, OWED_IT */
+#define MARKS own[4]    /* KNOWN, COMPUTES */
+#define OWED_IT own[5]  /* the length of a hold that is owed to CPU-bound threads; 0: not owed */
 
 #define KNOWN 1    /* the thread has wanted this GIL before */
 #define COMPUTES 2 /* the thread was CPU-bound when it last wanted the GIL */
-#define OWED_IT 4  /* the thread got the GIL because time was owed to CPU-bound threads */
 
 /* The policy's fields of the GIL (`own` of struct hw_policy_gil). */
 #define ARRIVALS own[0]      /* number of arrivals in FIRST_LANE */
@@ -62,6 +63,10 @@ enum { FIRST_LANE, TURN_LANE };
 
 /* The time that must be owed to CPU-bound threads before they get it. */
 #define TURN_NS 1000000
+
+/* The most time that is owed, unless the switch interval is shorter. CPython lets a thread hold the
+ * GIL for as long. */
+#define MOST_OWED_NS 5000000
 
 /* How far a thread may be ahead of the others, in shares of `latency_us`. The limit is not in
  * slices: among thousands of threads each share is shorter than the least slice, and the thread
@@ -151,7 +156,8 @@ static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *ho
     } else if (gil->in_lane[TURN_LANE] > 0) {
         gil->OWED += passed_ns * gil->options[PERCENT] / 100;
     }
-    gil->OWED = most(least(gil->OWED, 2 * TURN_NS), -option_ns(gil, LATENCY) / 2);
+    int64_t most_ns = most(least(gil->interval_ns, MOST_OWED_NS), 2 * TURN_NS);
+    gil->OWED = most(least(gil->OWED, most_ns), -option_ns(gil, LATENCY) / 2);
 }
 
 /* Limits the virtual time of a thread that wants the GIL, and may have been away. */
@@ -217,7 +223,7 @@ static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread)
     if (thread->TURN_END == 0) {
         thread->TURN_END = thread->acquired_ns + thread->SLICE;
     }
-    set(thread, OWED_IT, has(thread, COMPUTES) && gil->OWED >= TURN_NS);
+    thread->OWED_IT = has(thread, COMPUTES) && gil->OWED >= TURN_NS ? gil->OWED : 0;
     if (has(thread, COMPUTES)) { /* the other threads in turn are ahead, since they need less */
         gil->CLOCK = most(gil->CLOCK, thread->VIRTUAL);
     }
@@ -251,8 +257,7 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
         int64_t left_ns = option_ns(gil, COMPUTE) - holder->run_ns - held_ns;
         return least(hw__policy_interval(gil, waiter, holder), left_ns);
     }
-    int64_t hold_ns = option_ns(gil, HOLD);
-    hold_ns = has(holder, OWED_IT) ? most(hold_ns, TURN_NS) : hold_ns;
+    int64_t hold_ns = most(option_ns(gil, HOLD), holder->OWED_IT);
     if ((waiter->flags & HW_THREAD_WOKEN) != 0) {
         hold_ns = most(hold_ns, least(option_ns(gil, WOKEN), gil->interval_ns));
     }

@@ -14,4 +14,9 @@
 #define HW__LONG_YIELD_NS 300000
 #define HW__LONG_YIELD_SHARE 8
 
+/* A called thread that wakes later than this has waited for its core, for as long as Linux would
+ * let it run on (a tick at 250 Hz). It does not yield the core then: among many busy threads it
+ * would wait as long again. */
+#define HW__GIVES_WAY_NS 4000000
+
 #endif

@@ -71,7 +71,8 @@ struct hw__worker {
     const struct hw__worker *poster; /* the worker that woke this one; NULL: none */
     struct hw__sim_futex word;       /* AWAKE, SLEEPING or CALLED (scheduled.c) */
     bool is_called;                  /* word is CALLED */
-    bool spinning, gives_way;
+    bool spinning;
+    int64_t gives_way_until_ns; /* it yields its core if it wakes before; 0: it does not */
     int64_t spin_ns, no_yield_until_ns;
     int64_t rests;
     /* As in gil/hooks.c: the switches at the last wait at rest, and the first deadline since. */

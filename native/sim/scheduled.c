@@ -128,7 +128,7 @@ static void doze(struct hw__worker *worker, int64_t spin_ns, int64_t longest_ns)
         hw__sim_mutex_unlock(worker->task, &gil->mutex);
         hw__scheduled_unlocked(worker);
         sleep_on_word(worker, spin_ns, longest_ns);
-        int64_t yield_ns = worker->gives_way ? yield(worker) : 0;
+        int64_t yield_ns = hw__now(worker) < worker->gives_way_until_ns ? yield(worker) : 0;
         hw__scheduled_lock(worker);
         if (gil->ledger.releases == worker->waiter.called_after && yield_ns > HW__LONG_YIELD_NS) {
             worker->no_yield_until_ns = hw__now(worker) + HW__LONG_YIELD_SHARE * yield_ns;
@@ -144,7 +144,7 @@ static void doze(struct hw__worker *worker, int64_t spin_ns, int64_t longest_ns)
 
 static void prepare(struct hw__worker *worker) {
     look_awake(worker);
-    worker->gives_way = false;
+    worker->gives_way_until_ns = 0;
 }
 
 /* ---------------------------------------------------------------- rest (gil/hooks.c) */
@@ -303,7 +303,8 @@ static void hand_over(struct hw__worker *worker, struct hw__waiter *releaser, in
     struct hw__call call =
         hw__decide_hand_over(ledger, releaser, next, &moment, worker_of(next)->spinning);
     if (call.next != NULL) {
-        worker_of(call.next)->gives_way = call.next_yields;
+        int64_t until_ns = call.next_yields ? now_ns + HW__GIVES_WAY_NS : 0;
+        worker_of(call.next)->gives_way_until_ns = until_ns;
         wake_later(worker, worker_of(call.next));
     }
 }

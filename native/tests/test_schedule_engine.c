@@ -98,7 +98,7 @@ static atomic_int yields, callers_yields;
 
 int sched_yield(void) {
     const struct hw__runner *me = hw__runner_known();
-    if (me != NULL && atomic_load(&me->gives_way)) {
+    if (me != NULL && atomic_load(&me->gives_way_until_ns) != 0) {
         atomic_fetch_add(&yields, 1);
     } else if (me != NULL && gettid() != getpid()) { /* otherwise this test yields */
         atomic_fetch_add(&callers_yields, 1);

@@ -213,6 +213,23 @@ static void test_the_tenth_beside_regular_holds(void) {
     sim_end();
 }
 
+/* On one core, 16 threads call C for 20 us again and again, without the GIL. So a CPU-bound thread
+ * that is called waits for the core until each of the others has used up its time slice. That is
+ * made up for once it is known that the thread wants the GIL back after each preemption. */
+static void test_the_tenth_without_a_core(void) {
+    begin(&hw__policy_fair, 3 * SPAN);
+    sim_world.spec.core_count = 1;
+    sim_world.spec.warm_ns = SPAN;
+    add_computing();
+    for (int j = 0; j < 16; j++) {
+        SIM_ADD(SIM_OP(HOLD, 2 * US), SIM_OP(RUN, 20 * US), SIM_OP(DONE, 0));
+    }
+    run();
+    T_TRUE(sim_share(0, 2 * SPAN) > 0.08);
+    T_TRUE(sim_result(0).worst_wait_ns <= 150 * MS);
+    sim_end();
+}
+
 /* T2: 4 and 16 such threads of 0.8 ms beside one CPU-bound thread. Under `fair`, each thread gets
  * 0.8 of its fair share or more. */
 static void test_many_fakes(void) {
@@ -418,6 +435,7 @@ int main(void) {
     T_RUN(test_the_waker_goes_on);
     T_RUN(test_cpued);
     T_RUN(test_the_tenth_beside_regular_holds);
+    T_RUN(test_the_tenth_without_a_core);
     T_RUN(test_many_fakes);
     T_RUN(test_fair_begins_idle);
     T_RUN(test_bounded_credit);
