@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed import LocalCluster
 
 from headway.advice.code import code_for, guard_for, required_of, unguarded
 from headway.advice.target import MOST_INPUTS, parse_target, with_inputs, with_json, with_pickled
@@ -33,6 +35,8 @@ def whole(n): yield n
 async def coroutine(n): return n
 async def main(n): return n
 async def one(n): return n
+def client(n): return n
+def address(n): return n
 class result:
     @staticmethod
     def doubled(n): return 2 * n
@@ -287,6 +291,56 @@ def test_threads_in_an_event_loop_are_as_many_as_advised(tmp_path, monkeypatch, 
     expected = [2 * n for n in range(40)]
     found = runpy.run_path(str(pasted), run_name="__main__")
     assert asyncio.run(found["in_loop"]()) == ([[one] for one in expected] if kind == "generator" else expected)
+
+
+class Parallel:
+    """What the code uses of joblib, which these tests do not have: the calls that `delayed` describes, one after the other."""
+
+    def __init__(self, n_jobs):
+        assert n_jobs == 4
+
+    def __call__(self, calls):
+        return [function(*args, **kwargs) for function, args, kwargs in calls]
+
+
+def delayed(function):
+    """Describe a call, as joblib does."""
+    return lambda *args, **kwargs: (function, args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "inputs", "expected"),
+    [
+        ("plain", "plain", "library:given", [1, 2]),
+        ("client", "plain", "library:given", [1, 2]),
+        ("address", "plain", "library:given", [1, 2]),
+        ("whole", "generator", "library:given", [[1], [2]]),
+        ("scaled", "plain", "library:of_scaled", [3, 4, 6]),
+    ],
+)
+def test_the_lines_for_joblib_and_dask_run(tmp_path, monkeypatch, name, kind, inputs, expected):
+    """They have their imports, and leave the results, as the code above them does."""
+    (tmp_path / "library.py").write_text(LIBRARY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "library", raising=False)
+    monkeypatch.setitem(sys.modules, "joblib", SimpleNamespace(Parallel=Parallel, delayed=delayed))
+    by_name = inputs != "library:given"
+    target = with_inputs(parse_target(f"library:{name}", cwd=tmp_path), inputs)
+    code = code_for(target, function_of(kind, by_name=by_name), "processes-forkserver", 4)
+    above, joblib_lines, dask_lines = re.split(r"# the same with joblib:\n|# with Dask, .*\n", code)
+    above = above.rpartition("    with ")[0]  # the pool is another test's
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
+        for lines in (joblib_lines, dask_lines):
+            pasted = above + "".join(f"    {line[1:].strip()}\n" for line in lines.splitlines())
+            found = runpy_of(tmp_path, pasted, address=cluster)
+            assert found["results"] == expected
+
+
+def runpy_of(folder, text, **given):
+    """Run a text as a program that has these names; return its names."""
+    pasted = folder / "pasted.py"
+    pasted.write_text(text)
+    return runpy.run_path(str(pasted), init_globals=given, run_name="__main__")
 
 
 def test_the_guard_measures_the_function_and_not_its_own_result(tmp_path):

@@ -208,7 +208,7 @@ def _names(code: str) -> set[str]:
     found: set[str] = set()
     for one in ast.walk(tree):
         if isinstance(one, ast.alias):
-            found.add(one.asname or one.name)
+            found.add(one.asname or one.name.partition(".")[0])  # `import a.b` binds `a`
         elif isinstance(one, ast.Name | ast.arg | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(next(getattr(one, field) for field in ("id", "arg", "name") if hasattr(one, field)))
     return found

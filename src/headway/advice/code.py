@@ -23,9 +23,11 @@ _OURS = {
     "InterpreterPoolExecutor",
     "ProcessPoolExecutor",
     "ThreadPoolExecutor",
+    "address",
     "args",
     "asyncio",
     "call",
+    "client",
     "dask",
     "example",
     "float",
@@ -269,12 +271,15 @@ def _code(target: Target, function: Function, model: str, workers: int, opened: 
         one = "lambda call: {}(*call[0], **call[1])" if function.by_name else "lambda args: {}(*args)"
         code += (
             f"\n# the same with joblib:\n"
-            f"#     joblib.Parallel(n_jobs={workers})(joblib.delayed({task})({given}) {every})\n"
+            f"#     import joblib\n"
+            f"#     results = joblib.Parallel(n_jobs={workers})(joblib.delayed({task})({given}) {every})\n"
         )
         if in_threads:
             code += (
                 f"# with Dask, if one machine is not enough:\n"
-                f"#     dask.distributed.Client(address).map({one.format(task)}, {_ITEMS})\n"
+                f"#     import dask.distributed\n"
+                f"#     client = dask.distributed.Client(address)  # of your scheduler\n"
+                f"#     results = client.gather(client.map({one.format(task)}, {_ITEMS}))\n"
             )
     return code
 
