@@ -15,7 +15,7 @@ from real_programs import BY_NAME, LIMIT_S, unobserved
 import headway
 from headway.agent.headway_agent import scheduler
 from headway.agent.headway_agent.library import UnfitError
-from headway.errors import SchedulingError
+from headway.errors import SchedulingError, UsageError
 from headway.library import library_path
 from headway.live import schedule
 from headway.live.attach import detach, look_at
@@ -69,6 +69,10 @@ def test_in_process():
     for wrong in (20, -21, 2**40):
         with pytest.raises(SchedulingError, match=f"priority is {wrong}, expected -20 to 19"):
             headway.thread_priority(wrong)
+    with pytest.raises(UsageError, match="priority is 'high', expected a whole number: -20 to 19"):
+        headway.thread_priority("high")
+    with pytest.raises(UsageError, match="urgent is 'no', expected True or False"):
+        headway.thread_priority(urgent="no")
     with pytest.raises(SchedulingError, match=r"latency_us is 1\.5, expected a whole number"):
         headway.schedule("fair", latency_us=1.5)
 

@@ -14,7 +14,7 @@ from typing import final
 
 from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.scheduler import Scheduler, options_text
-from headway.arguments import check_text
+from headway.arguments import check_flag, check_text, check_whole
 from headway.errors import SchedulingError
 from headway.library import library_path
 from headway.native import policies
@@ -181,9 +181,12 @@ def thread_priority(priority: int = 0, *, urgent: bool = False) -> None:
             it computes, it takes turns like any other thread.
 
     Raises:
+        UsageError: The priority is no whole number, or `urgent` is neither True nor False.
         SchedulingError: The priority is out of range, or the process cannot be scheduled.
         NativeError: The native library is missing or does not fit.
     """
+    check_whole("priority", priority, expected="-20 to 19")
+    check_flag("urgent", urgent)
     try:
         _the_scheduler().hint(priority, urgent)
     except ValueError as error:
