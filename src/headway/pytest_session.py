@@ -1,5 +1,6 @@
 """The results of a pytest session with benchmarks: what becomes of them after each test, and at the session's end."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -127,7 +128,7 @@ class Session(Asked):
         for name, make in makers.items():
             path = self.option(name)
             if path is not None:
-                self._write(path, partial(path.write_bytes, benchmarks.dump(make())))
+                self._write(path, partial(_write_bytes, path, benchmarks.dump(make())))
         for name in ("save", "add"):
             if self.option(name) and not self.ended:
                 # A part of the benchmarks would replace all of them, and a comparison would take the others for new ones.
@@ -192,3 +193,15 @@ class Session(Asked):
             self.regressed.append(f"--headway-compare-fail: not compared: {', '.join(missed)}")
         if self.regressed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _write_bytes(path: Path, data: bytes) -> None:
+    """Write a file; a new one that cannot be written whole is removed, as an empty one looks like a result."""
+    is_new = not path.exists()
+    try:
+        path.write_bytes(data)
+    except OSError:
+        if is_new:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        raise

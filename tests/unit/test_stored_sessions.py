@@ -2,6 +2,8 @@
 
 import errno
 import json
+import resource
+import signal
 import threading
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from headway.errors import UsageError
 from headway.measure.journal import Entry
 from headway.measure.measured import Measured
 from headway.measure.result import Result
+from headway.pytest_session import _write_bytes
 from headway.report import benchmarks
 from headway.report.benchmarks import session_to_json, store_session
 
@@ -62,6 +65,25 @@ def test_a_full_disk_costs_no_stored_session(tmp_path, session, monkeypatch):
         store_session(path, session, add=True)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_full_disk_leaves_no_new_file_of_results(tmp_path, is_new):
+    """An empty file, or a part of one, would be taken for results; a file that was there is not removed."""
+    path = tmp_path / "results.json"
+    if not is_new:
+        path.write_bytes(b"{}")
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            _write_bytes(path, b"x" * 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.exists() is not is_new
+    _write_bytes(path, b"x" * 20)
+    assert path.read_bytes() == b"x" * 20
 
 
 def test_sessions_that_end_at_once_are_all_added(tmp_path, session):
