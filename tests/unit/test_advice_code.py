@@ -294,7 +294,7 @@ def test_threads_in_an_event_loop_are_as_many_as_advised(tmp_path, monkeypatch, 
 
 
 class Parallel:
-    """What the code uses of joblib, which these tests do not have: the calls that `delayed` describes, one after the other."""
+    """The part of joblib that the code uses, as these tests do not have it: makes the calls of `delayed` one after the other."""
 
     def __init__(self, n_jobs):
         assert n_jobs == 4
