@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -143,6 +145,16 @@ def make_run(tmp_path: Path):
             return read_run(store, run_id)
 
     return make
+
+
+@pytest.fixture
+def room():
+    """Return a function that limits files to a number of bytes, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    yield lambda most=before[0]: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.fixture

@@ -251,8 +251,8 @@ struct hw__chunk {
  *   on the core, or the thread slept with the GIL held. Short holds are not measured. Of a hold
  *   that is measured from its first request on, the time before counts as run. Of a hold
  *   of 10 ms and more without a request, the share is measured from a reading shortly before it.
- * - REQUEST: the share of the holder's hold until then. It is measured if the hold is, from its
- *   beginning on, and has lasted for 1 ms.
+ * - REQUEST: the share of the holder's hold until then. It is known if the hold is measured from
+ *   its beginning on, and has lasted for 1 ms.
  * - WAIT, and an ACQUIRE that no WAIT precedes: the share of the time since the thread released the
  *   GIL, in which it computed or was blocked. Only some of these times are measured: see
  *   AWAY_EVERY_NS in events.c. */

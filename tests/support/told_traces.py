@@ -2,9 +2,10 @@
 
 import numpy as np
 from made_traces import MS, START_NS, UNKNOWN_FRAME, made_process
+from made_turns import ran as share_flags
 
 from headway.traces.analysis import analyse
-from headway.traces.model import EVENT_DTYPE, RAN_ALL, RAN_SHIFT, Flag, Frame, Gil, Kind, Thread, Trace
+from headway.traces.model import EVENT_DTYPE, Flag, Frame, Gil, Kind, Thread, Trace
 
 COMPUTE = Frame("app.py", 12, "compute", 10)
 SERVE = Frame("app.py", 30, "serve", 28)
@@ -67,7 +68,7 @@ class Script:
 
 def _measured(share):
     """Return the flags that tell for which share of a time a thread ran; None: it was not measured."""
-    return 0 if share is None else (1 + round(share * RAN_ALL)) << RAN_SHIFT
+    return 0 if share is None else share_flags(share)
 
 
 def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):

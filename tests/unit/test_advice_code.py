@@ -71,6 +71,13 @@ def function_of(
     )
 
 
+def run_pasted(folder, code, **given):
+    """Run pasted code as a program that has these names besides; return its names."""
+    pasted = folder / "pasted.py"
+    pasted.write_text(code)
+    return runpy.run_path(str(pasted), init_globals=given, run_name="__main__")
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "expected", "model"),
     [
@@ -96,9 +103,7 @@ def test_the_code_gives_the_results(tmp_path, monkeypatch, model, name, kind, ex
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "library", raising=False)
     target = with_inputs(parse_target(f"library:{name}", cwd=tmp_path), "library:given")
-    pasted = tmp_path / "pasted.py"
-    pasted.write_text(code_for(target, function_of(kind), model, 2))
-    assert runpy.run_path(str(pasted), run_name="__main__")["results"] == expected
+    assert run_pasted(tmp_path, code_for(target, function_of(kind), model, 2))["results"] == expected
 
 
 @pytest.mark.parametrize(
@@ -178,9 +183,8 @@ def test_the_code_ends_where_the_inputs_do_not(tmp_path, monkeypatch, by_name):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "library", raising=False)
     target = with_inputs(parse_target("library:plain", cwd=tmp_path), "library:endless")
-    pasted = tmp_path / "pasted.py"
-    pasted.write_text(code_for(target, function_of("plain", by_name=by_name, inputs=MOST_INPUTS), "threads", 2))
-    assert runpy.run_path(str(pasted), run_name="__main__")["results"] == [7] * MOST_INPUTS
+    code = code_for(target, function_of("plain", by_name=by_name, inputs=MOST_INPUTS), "threads", 2)
+    assert run_pasted(tmp_path, code)["results"] == [7] * MOST_INPUTS
 
 
 NOTED: list[list[Any]] = []
@@ -286,10 +290,9 @@ def test_threads_in_an_event_loop_are_as_many_as_advised(tmp_path, monkeypatch, 
     code = code_for(target, function_of(kind, by_name=by_name), "threads", 40)
     above, _, below = code.partition("# in an event loop")
     lines = ["    " + line.removeprefix("#").strip() for line in below.splitlines()[1:]]
-    pasted = tmp_path / "pasted.py"
-    pasted.write_text("\n".join(["import asyncio", above, "async def in_loop():", *lines, "    return results"]))
+    text = "\n".join(["import asyncio", above, "async def in_loop():", *lines, "    return results"])
     expected = [2 * n for n in range(40)]
-    found = runpy.run_path(str(pasted), run_name="__main__")
+    found = run_pasted(tmp_path, text)
     assert asyncio.run(found["in_loop"]()) == ([[one] for one in expected] if kind == "generator" else expected)
 
 
@@ -332,15 +335,8 @@ def test_the_lines_for_joblib_and_dask_run(tmp_path, monkeypatch, name, kind, in
     with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster:
         for lines in (joblib_lines, dask_lines):
             pasted = above + "".join(f"    {line[1:].strip()}\n" for line in lines.splitlines())
-            found = runpy_of(tmp_path, pasted, address=cluster)
+            found = run_pasted(tmp_path, pasted, address=cluster)
             assert found["results"] == expected
-
-
-def runpy_of(folder, text, **given):
-    """Run a text as a program that has these names; return its names."""
-    pasted = folder / "pasted.py"
-    pasted.write_text(text)
-    return runpy.run_path(str(pasted), init_globals=given, run_name="__main__")
 
 
 def test_the_guard_measures_the_function_and_not_its_own_result(tmp_path):

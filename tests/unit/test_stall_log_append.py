@@ -2,8 +2,6 @@
 
 import json
 import os
-import resource
-import signal
 
 import pytest
 
@@ -12,16 +10,6 @@ from headway.traces.analysis.stall_sums import told_rows
 
 ROWS = [{"number": number, "pad": "x" * 90} for number in range(3)]
 LINES = [json.dumps(row) + "\n" for row in ROWS]
-
-
-@pytest.fixture
-def room():
-    """Return a function that limits files to a number of bytes, as a full disk does."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    yield lambda most=before[0]: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
 
 
 def numbers(path):

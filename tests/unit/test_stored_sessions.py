@@ -2,8 +2,6 @@
 
 import errno
 import json
-import resource
-import signal
 import threading
 from pathlib import Path
 
@@ -68,19 +66,15 @@ def test_a_full_disk_costs_no_stored_session(tmp_path, session, monkeypatch):
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-def test_a_full_disk_leaves_no_new_file_of_results(tmp_path, is_new):
+def test_a_full_disk_leaves_no_new_file_of_results(tmp_path, room, is_new):
     """An empty file, or a part of one, would be taken for results; a file that was there is not removed."""
     path = tmp_path / "results.json"
     if not is_new:
         path.write_bytes(b"{}")
-    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            _write_bytes(path, b"x" * 20)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    room(10)
+    with pytest.raises(OSError, match="File too large"):
+        _write_bytes(path, b"x" * 20)
+    room()
     assert path.exists() is not is_new
     _write_bytes(path, b"x" * 20)
     assert path.read_bytes() == b"x" * 20

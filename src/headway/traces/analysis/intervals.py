@@ -92,10 +92,11 @@ class Holds(Intervals):
     def overrun_ns(self) -> NDArray[np.int64]:
         """How long each hold ran on after the request. Python code answers in microseconds, a call of C does not.
 
-        It is a lower bound: of the time in which the thread did not run, only the part that certainly came before the
-        request counts as such.
+        It is a lower bound: all time in which the thread did not run is subtracted, except the part that is known to lie
+        before the request.
         """
         before_ns = self.asked_ns - self.start_ns
+        # The share that ran is rounded down, so the thread may have run for one step more.
         off = np.where(self.asked_ran == 0, 0, RAN_ALL - np.minimum(self.asked_ran, RAN_ALL).astype(np.int64))
         off_after_ns = np.maximum(self.off_core_ns - before_ns * off // RAN_ALL, 0)
         result: NDArray[np.int64] = np.maximum(self.end_ns - self.asked_ns - off_after_ns, 0)
@@ -290,8 +291,8 @@ def _asked(trace: Trace, holds: Holds) -> Holds:
         of_it, at = of_it[at >= 0], mine[at[at >= 0]]
         first = np.append(True, at[1:] != at[:-1])[: len(at)]
         of_it, at = of_it[first], at[first]
-        # A request that is later than the hold's end was too late for it.
-        of_it, at = of_it[of_it["time_ns"] < asked_ns[at]], at[of_it["time_ns"] < asked_ns[at]]
+        in_time = of_it["time_ns"] < asked_ns[at]  # others came after the hold's end
+        of_it, at = of_it[in_time], at[in_time]
         asked_ns[at], ran[at] = of_it["time_ns"], of_it["flags"] >> RAN_SHIFT
     return replace(holds, asked_ns=asked_ns, asked_ran=ran)
 
