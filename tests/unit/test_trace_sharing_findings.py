@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from made_traces import MS
+from made_traces import MS, UNKNOWN_FRAME
 from told_traces import AT_COMPUTE, AT_RECV, Script, convoy, shared, told
 
 from headway.traces.analysis.words import duration
+from headway.traces.model import Frame
 
 
 def test_threads_that_compute_together_are_told():
@@ -172,3 +174,52 @@ def test_threads_that_compute_a_little_behind_one_that_computes_do_not_share_the
     trace = script.hold(0, now, now + 1).trace(now + 1, "MainThread", *(f"pool-{number}" for number in range(12)))
 
     assert "saturated" not in told(trace)
+
+
+LIBRARY = "/usr/lib/python3.11"
+POOL_STACK = (
+    Frame(f"{LIBRARY}/threading.py", 272, "Condition.__enter__", 271),
+    Frame(f"{LIBRARY}/threading.py", 496, "Semaphore.release", 485),
+    Frame(f"{LIBRARY}/concurrent/futures/thread.py", 90, "_worker", 69),
+)
+IDLE_STACK = (
+    Frame(f"{LIBRARY}/site-packages/gevent/_threading.py", 69, "acquire_with_timeout", 50),
+    Frame(f"{LIBRARY}/site-packages/gevent/threadpool.py", 69, "_WorkerGreenlet.run", 50),
+)
+
+
+def in_a_pool(threads, stack, *, hold_ms=5.0, away_ms=0.5, turns=40):
+    """Return a trace of a pool's threads that compute in turn, and that end each hold at a stack of the pool's own.
+
+    A thread is away for `away_ms` then, and waits for the GIL until the others have had their turns.
+    """
+    script = Script()
+    for turn in range(turns):
+        who, now = turn % threads, hold_ms * turn
+        if turn >= threads:
+            script.wait(who, now - hold_ms * (threads - 1) + away_ms, stack=1)
+        script.hold(who, now, now + hold_ms, stack=1)
+    return replace(
+        script.trace(hold_ms * turns, *(f"pool-{number}" for number in range(threads))),
+        frames=(UNKNOWN_FRAME, *stack),
+        stack_frame=np.arange(len(stack) + 1),
+        stack_parent=np.array([0, *range(2, len(stack) + 1), 0]),
+    )
+
+
+@pytest.mark.parametrize(("stack", "is_told"), [(POOL_STACK, True), (IDLE_STACK, False)])
+def test_the_threads_of_a_pool_share_the_gil_though_they_take_a_lock_of_the_pool(stack, is_told):
+    """A worker of `concurrent.futures` takes its pool's semaphore after each task; one of gevent awaits its work at a lock."""
+    found = told(in_a_pool(4, stack))
+
+    assert {"saturated", "contended-lock"} & set(found) == ({"saturated", "contended-lock"} if is_told else set())
+    if is_told:
+        assert "4 CPU-bound threads (pool-0, pool-1, pool-2 and pool-3) shared it" in found["saturated"].fact
+
+
+@pytest.mark.parametrize(("away_ms", "is_told"), [(0.05, True), (0.5, False)])
+def test_short_waits_for_a_lock_end_the_holds_of_threads_that_compute(away_ms, is_told):
+    """Two threads that each compute for 2 ms until they block at a lock for a moment: that moment is the other one's wake-up."""
+    found = told(in_a_pool(2, POOL_STACK, hold_ms=2.0, away_ms=away_ms))
+
+    assert ("saturated" in found) is is_told

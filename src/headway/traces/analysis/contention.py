@@ -3,7 +3,7 @@
 A free-threaded build's trace has an event for each. With a GIL, a trace has releases of the GIL and their lines.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -290,9 +290,8 @@ def waits_for_locks(
     for one in np.argsort(-np.bincount(which, weights=length_ns, minlength=len(frames)))[:_MOST_LINES].tolist():
         is_lock[one] = takes(trace.frames[int(frames[one])], changed)
     at = np.flatnonzero(is_lock[which])
-    # A library's pool may await its work at a lock of its own.
     stacks, which_stack = distinct(away.stack[at])
-    kept = np.array([home_at(trace.stack(int(one))) is None for one in stacks], dtype=bool)[which_stack]
+    kept = np.array([not _is_idle(trace.stack(int(one))) for one in stacks], dtype=bool)[which_stack]
     at = at[kept]
     none = np.zeros(len(at), np.int64)
     gil_ns = none.copy()
@@ -316,6 +315,14 @@ def waits_for_locks(
     return _places(
         trace, blocked, lives_ns(trace.threads, since_ns, until_ns), Holders(trace, found.holds, found.waits, changed)
     )
+
+
+def _is_idle(stack: Sequence[Frame]) -> bool:
+    """Tell whether a thread that blocks at a lock awaits its next work: a library's pool may do so at a lock of its own.
+
+    A worker that takes the lock of a condition does not: another one has that lock, as each takes it between two tasks.
+    """
+    return stack[0].function not in _TAKING and home_at(stack) is not None
 
 
 def takes(frame: Frame, changed: Collection[str]) -> bool:

@@ -21,6 +21,8 @@ MOSTLY = 0.5
 WORTH = 0.01
 """A share of the wall time: a thread that waits less does not gain from less waiting, nor has one a part that holds less."""
 
+_BUSY = 0.9
+"""The least share of the time without waits for the GIL for which a thread holds one, if it only ever awaits a lock."""
 _LEAST_PART = 0.02
 """A thread with less of the GIL than this share of the most that one of them has does not share it: it waits for that one."""
 
@@ -71,9 +73,12 @@ def _computing(analysis: Analysis, gil: GilSummary) -> _Found | None:
 
     A thread that takes a shared lock between its pieces of work may seldom be preempted: the others queue for the lock,
     which the thread that waits for the GIL has. It is as CPU-bound as they are, and its turn is what it waits for there.
+    So is a thread that has the GIL nearly whenever it does not wait for it: its short waits for locks only end its holds.
     """
     queues = [one for one in analysis.lock_waits if one.behind_gil]
     queued = {thread for one in queues for thread in one.members}
+    cut = {thread for one in analysis.lock_waits for thread in one.members}
+    queued |= {one.index for one in gil.by_thread if one.index in cut and _is_hardly_away(one)}
     computing = [one for one in gil.by_thread if one.computes or (one.index in queued and _takes_part(one, gil))]
     least_ns = _LEAST_PART * max((one.holds.total_ns for one in computing), default=0)
     computing = [one for one in computing if one.holds.total_ns >= least_ns]
@@ -146,6 +151,11 @@ def _at_once(threads: Sequence[ThreadSummary]) -> int:
     # A thread that ends when another one begins comes first.
     edges = sorted([(one.since_ns, 1) for one in threads] + [(one.until_ns, -1) for one in threads])
     return max(itertools.accumulate(step for _, step in edges), default=0)
+
+
+def _is_hardly_away(one: ThreadSummary) -> bool:
+    """Tell whether a thread has a GIL for most of the time for which it does not wait for one: alone, it would keep a core busy."""
+    return one.holds.total_ns >= _BUSY * (one.lived_ns - one.waits.total_ns)
 
 
 def _takes_part(one: ThreadSummary, gil: GilSummary) -> bool:
