@@ -195,6 +195,10 @@ def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):
     assert (code, out) == (0, "1\n")
     assert re.fullmatch(r"headway: process \d+ is not traced: no collector answers at \S+door\n", said)
 
+    code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_TRACE_WATCHER": "1"}, tmp_path)
+    assert (code, out) == (0, "1\n")
+    assert re.fullmatch(r"headway: process \d+ is not watched: no collector answers at \S+door\n", said)
+
     code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_TRACE_BYTES": str(2**70)}, tmp_path)
     assert (code, out) == (0, "1\n")
     assert re.fullmatch(r"headway: process \d+ is not traced: .* too (big|large) .*\n", said)

@@ -371,6 +371,7 @@ def start_from_environment():
     HEADWAY_TRACE_ARGUMENTS, "1" to record the program's arguments, too; HEADWAY_TRACE_WATCHER, the id of the watcher's
     process.
     """
+    what = "traced" if os.environ.get("HEADWAY_TRACE_WATCHER", "0") == "0" else "watched"
     try:
         door = os.environ["HEADWAY_TRACE_DOOR"]
         recorder = Recorder(os.environ["HEADWAY_NATIVE"])
@@ -379,9 +380,9 @@ def start_from_environment():
         arguments = os.environ.get("HEADWAY_TRACE_ARGUMENTS") == "1"
         recorder.start(door, family, memory_bytes, arguments=arguments)
         if memory_bytes and recorder.without_stacks and sys.version_info >= (3, 11):
-            say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
+            say("process %d is %s without stacks: %s" % (os.getpid(), what, recorder.without_stacks))
     except (UnfitError, KeyError, ValueError, OSError) as error:
-        say("process %d is not traced: %s" % (os.getpid(), error))
+        say("process %d is not %s: %s" % (os.getpid(), what, error))
     else:
         _let_watch(recorder)
 
