@@ -130,7 +130,7 @@ def test_a_log_that_cannot_be_written_is_not_taken_for_complete(analyse, tmp_pat
     assert main(["stalls", str(tmp_path / "stalls")]) == 0
     output = capfd.readouterr()
     assert output.out == "no file shows whether there were stalls\n"
-    assert output.err.startswith(f"{log}: stalls are missing here, as the log could not be written, last at ")
+    assert output.err.startswith(f"{log}: stalls are missing here, as the log could not be written; last at ")
 
     assert analyse() == 0  # there is room again
     capfd.readouterr()

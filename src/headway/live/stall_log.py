@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any, Final, final
 __all__ = ["Gaps", "StallLog", "append", "gap_in", "here", "in_utc", "note_gap", "note_gap_now"]
 
 _LOOP: Final = "event loop"
+_UNWRITTEN: Final = "the log could not be written"
+_MOST_REASONS: Final = 4
 _MOST_NOTE: Final = 400
-"""The largest number of characters of a note that are shown: it may hold the path of a socket, and a time at its end."""
+"""The largest number of characters of a reason that are shown: it may hold the path of a socket, and a time at its end."""
 _AGAIN_NS: Final = 1_000_000_000
 
 
@@ -58,22 +61,50 @@ def _gap(log: Path) -> Path:
 def note_gap(log: Path, why: str = "") -> bool:
     """Note that stalls are missing from a log, or may be; return whether that is noted.
 
-    The note is a file beside the log, whose text is the last reason. It is empty if the log could not be written: a full
-    disk mostly has room for that.
+    The note is a file beside the log with a line for each reason, the newest first. Reasons that differ by numbers only, as
+    those of two processes or times, have one line. The file is empty if the log could not be written: a full disk mostly has
+    room for that.
 
     Args:
         log: NAME.stalls.jsonl.
         why: The reason for which they may be, with its time; "": the log could not be written at this moment.
     """
+    line = why.replace("\n", " ") or f"{_UNWRITTEN}; last at {in_utc(time.time())}"
+    others = [one for one in _reasons(_gap(log)) if _kind(one) != _kind(line)]
+    data = "\n".join([line, *others][:_MOST_REASONS]).encode()
     with contextlib.suppress(OSError):
-        file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.write(file, why.encode())
-            os.utime(file)
+            # The process may end in the midst of this: what is there is overwritten, and cut only after that.
+            is_taken = _takes(file, data)
+            if is_taken or not why:
+                os.ftruncate(file, len(data) if is_taken else 0)
+                os.utime(file)
+                return True
         finally:
             os.close(file)
-        return True
     return False
+
+
+def _takes(file: int, data: bytes) -> bool:
+    """Write to the begin of a file, and tell whether it has taken everything."""
+    try:
+        return os.pwrite(file, data, 0) == len(data)
+    except OSError:
+        return False
+
+
+def _reasons(note: Path) -> list[str]:
+    """Return the reasons that a note has, the newest first; none if there is no note."""
+    with contextlib.suppress(OSError):
+        noted = in_utc(note.stat().st_mtime)
+        lines = note.read_text(encoding="utf-8", errors="replace").split("\n")
+        return [one for one in lines if one] or [f"{_UNWRITTEN}; last at {noted}"]
+    return []
+
+
+def _kind(reason: str) -> str:
+    return re.sub(r"\d+", "*", reason)
 
 
 def note_gap_now(log: Path, why: str) -> None:
@@ -88,19 +119,21 @@ class Gaps:
     def __init__(self, log: Path) -> None:
         """Note nothing yet."""
         self._log = log
-        self._unwritten, self._tried_ns = "", 0
+        self._unwritten: list[str] = []
+        self._tried_ns = 0
 
     def note(self, why: str) -> None:
         """Note it for a reason of this moment, which may have had others before."""
-        self._unwritten = f"{why}; last at {in_utc(time.time())}"
+        line = f"{why}; last at {in_utc(time.time())}"
+        others = [one for one in self._unwritten if _kind(one) != _kind(line)]
+        self._unwritten = [*others, line][-_MOST_REASONS:]
         self.write()
 
     def write(self) -> None:
-        """Write the note that could not be written: its folder may have been gone, or read only, for a while."""
-        if self._unwritten:
-            self._tried_ns = time.monotonic_ns()
-            if note_gap(self._log, self._unwritten):
-                self._unwritten = ""
+        """Write what could not be noted: the log's folder may have been gone, or read only, for a while."""
+        self._tried_ns = time.monotonic_ns()
+        while self._unwritten and note_gap(self._log, self._unwritten[0]):
+            del self._unwritten[0]
 
     def write_again(self, now_ns: int) -> None:
         """Do so at most once a second."""
@@ -110,16 +143,11 @@ class Gaps:
 
 def gap_in(log: Path) -> tuple[Path, str] | None:
     """Return the note that stalls are missing from a log, and what it says, with the last time; None if there is none."""
-    note = _gap(log)
-    with contextlib.suppress(OSError):
-        noted = in_utc(note.stat().st_mtime)
-        why = note.read_text(encoding="utf-8", errors="replace")[:_MOST_NOTE]
-        return note, (
-            f"stalls may be missing here, as {why}"
-            if why
-            else f"stalls are missing here, as the log could not be written, last at {noted}"
-        )
-    return None
+    found = _reasons(_gap(log))
+    if not found:
+        return None
+    are = "are" if any(one.startswith(_UNWRITTEN) for one in found) else "may be"
+    return _gap(log), f"stalls {are} missing here, as {'; and as '.join(one[:_MOST_NOTE] for one in found)}"
 
 
 @final
