@@ -79,6 +79,12 @@ def test_a_full_disk_has_room_for_an_empty_note(log, monkeypatch):
     ]
 
 
+def test_a_path_in_a_reason_may_be_no_text(log):
+    """A folder's name may have any bytes."""
+    assert note_gap(log, os.fsdecode(b"a stall could not be explained; /caf\xe9 has the recording"))
+    assert "/caf? has the recording" in gap_in(log)[1]
+
+
 def test_a_note_may_be_a_link_of_somebody_else(log, tmp_path):
     """In a folder that others may write to, a link does not lead the note into another file."""
     other = tmp_path / "other"

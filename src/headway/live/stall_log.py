@@ -71,7 +71,7 @@ def note_gap(log: Path, why: str = "") -> bool:
     """
     line = why.replace("\n", " ") or f"{_UNWRITTEN}; last at {in_utc(time.time())}"
     others = [one for one in _reasons(_gap(log)) if _kind(one) != _kind(line)]
-    data = "\n".join([line, *others][:_MOST_REASONS]).encode()
+    data = "\n".join([line, *others][:_MOST_REASONS]).encode(errors="replace")
     with contextlib.suppress(OSError):
         file = os.open(_gap(log), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
