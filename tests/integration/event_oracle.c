@@ -72,7 +72,8 @@ struct call {
     uint16_t framed;        /* the thread state has Python frames */
     uint16_t slept, pushed; /* how often the thread gave up its core to wait, and
                                how often it lost it */
-    uint32_t makes;         /* the call makes a thread state, and so takes another lock, too */
+    uint32_t makes;         /* the call makes a thread state or is the first to use one, and so
+                               takes another lock, too */
 };
 struct book {
     int64_t tid;
@@ -299,6 +300,9 @@ static void delete_current(void *state, int gil) {
 static void visit(const struct foreign *me) {
     void *state = PyThreadState_New(me->interpreter);
     acquire(state, me->gil);
+    /* From 3.14 on, the first use of a thread state asks for the limits of the
+     * thread's stack (pthread_getattr_np), which takes memory and locks. */
+    mine->calls[mine->count - 1].makes = 1;
     take_turns(me->work, me->gil);
     delete_current(state, me->gil);
 }
