@@ -1,11 +1,9 @@
 """The note beside a log of stalls: it keeps each kind of reason for which stalls may be missing."""
 
-import errno
 import os
 
 import pytest
 
-from headway.live import stall_log
 from headway.live.stall_log import Gaps, gap_in, note_gap
 
 
@@ -54,22 +52,18 @@ def test_a_log_that_could_not_be_written_is_one_of_the_reasons(log):
     assert text.endswith("; and as a watcher was killed")
 
 
-def test_a_full_disk_has_room_for_an_empty_note(log, monkeypatch):
+def test_a_full_disk_has_room_for_an_empty_note(log, room):
     """An empty note stands for a log that could not be written; any other reason is noted later, beside it."""
-
-    def is_full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     gaps = Gaps(log)
-    with monkeypatch.context() as full:
-        full.setattr(stall_log.os, "pwrite", is_full)
-        assert note_gap(log)
-        assert log.with_name("app.stalls.jsonl.incomplete").read_bytes() == b""
-        assert gap_in(log)[1].startswith("stalls are missing here, as the log could not be written; last at 20")
-        for why in ("process 3 is not watched", "process 4 is not watched", "a recording could not be written"):
-            gaps.note(why)
-        assert "process" not in gap_in(log)[1]
+    room(0)
+    assert note_gap(log)
+    assert log.with_name("app.stalls.jsonl.incomplete").read_bytes() == b""
+    assert gap_in(log)[1].startswith("stalls are missing here, as the log could not be written; last at 20")
+    for why in ("process 3 is not watched", "process 4 is not watched", "a recording could not be written"):
+        gaps.note(why)
+    assert "process" not in gap_in(log)[1]
 
+    room()
     gaps.write()
 
     assert [one.partition("; last")[0] for one in gap_in(log)[1].partition(", as ")[2].split("; and as ")] == [

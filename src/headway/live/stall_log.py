@@ -69,7 +69,7 @@ def note_gap(log: Path, why: str = "") -> bool:
         log: NAME.stalls.jsonl.
         why: The reason for which they may be, with its time; "": the log could not be written at this moment.
     """
-    line = why.replace("\n", " ") or f"{_UNWRITTEN}; last at {in_utc(time.time())}"
+    line = why.replace("\n", " ") or _last_now(_UNWRITTEN)
     others = [one for one in _reasons(_gap(log)) if _kind(one) != _kind(line)]
     data = "\n".join([line, *others][:_MOST_REASONS]).encode(errors="replace")
     with contextlib.suppress(OSError):
@@ -103,13 +103,17 @@ def _reasons(note: Path) -> list[str]:
     return []
 
 
+def _last_now(why: str) -> str:
+    return f"{why}; last at {in_utc(time.time())}"
+
+
 def _kind(reason: str) -> str:
     return re.sub(r"\d+", "*", reason)
 
 
 def note_gap_now(log: Path, why: str) -> None:
     """Note that stalls may be missing from a log, for a reason of this moment that may have had others before."""
-    note_gap(log, f"{why}; last at {in_utc(time.time())}")
+    note_gap(log, _last_now(why))
 
 
 @final
@@ -124,7 +128,7 @@ class Gaps:
 
     def note(self, why: str) -> None:
         """Note it for a reason of this moment, which may have had others before."""
-        line = f"{why}; last at {in_utc(time.time())}"
+        line = _last_now(why)
         others = [one for one in self._unwritten if _kind(one) != _kind(line)]
         self._unwritten = [*others, line][-_MOST_REASONS:]
         self.write()
